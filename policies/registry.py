@@ -189,7 +189,8 @@ def solve(
     before = history
     if choice.policy.long_term and history is None:
         before = History.zeros(problem)
-    return _solved(Request(problem, choice, before, deadline), running)
+    with _linear_algebra_in_one_thread():
+        return _solved(Request(problem, choice, before, deadline), running)
 
 
 def _solved(
@@ -215,9 +216,8 @@ def _solved(
         )
         # Its steps are proven already, each as an answer of its own.
         return _checked(_in_place(allocation, running, request.deadline), request.history)
-    with _linear_algebra_in_one_thread():
-        # First, because all that follows relies on capacities that hold exactly.
-        allocation = rounded_to_feasible(_SOLVERS[choice.policy.name][choice.mode](request))
+    # First, because all that follows relies on capacities that hold exactly.
+    allocation = rounded_to_feasible(_SOLVERS[choice.policy.name][choice.mode](request))
     allocation = _in_place(allocation, running, request.deadline)
     # Read once for the checks and the proofs, if both are about the same problem.
     stated = Stated(problem, allocation.choice) if allocation.problem is problem else None

@@ -37,6 +37,8 @@ def alone_on_own_servers(
     The answers of the pools of own servers have the tasks on each row. Workloads of higher priority come
     first, then the older ones.
     """
+    if not problem.own_servers.any():
+        return PlacedTasks.none()
     placing, allowed = (
         _Placing(problem, pools, np.full(problem.n, np.inf), deadline),
         _allowed_rows(problem),

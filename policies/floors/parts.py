@@ -165,7 +165,14 @@ def kept_problem(
     """
     rest = rest_of(problem, parts, met)
     some = np.ones(len(parts.workload), dtype=np.bool_)
-    built = _with_parts(
+    owner = problem.workload_tenant[parts.workload]
+    tree: dict[str, Any] = {}
+    if problem.count_guaranteed and whole:
+        tree["tenant_group"] = np.concatenate([problem.tenant_group, problem.tenant_group[owner]])
+        tree["tenant_tier"] = np.concatenate([problem.tenant_tier, problem.tenant_tier[owner]])
+    elif problem.count_guaranteed:
+        tree = _groups_of_owners(problem, np.unique(owner[met > 0]), owner, classes)
+    return _with_parts(
         problem,
         parts,
         floors="kept",
@@ -174,16 +181,8 @@ def kept_problem(
         best_effort=np.concatenate([problem.best_effort, some]),
         kept=np.concatenate([np.zeros(problem.t, dtype=np.bool_), some]),
         kept_placements=uncounted,
+        **tree,
     )
-    if not problem.count_guaranteed:
-        return built
-    owner = problem.workload_tenant[parts.workload]
-    if whole:
-        group = np.concatenate([problem.tenant_group, problem.tenant_group[owner]])
-        tier = np.concatenate([problem.tenant_tier, problem.tenant_tier[owner]])
-        return replace(built, tenant_group=group, tenant_tier=tier)
-    owners = np.unique(owner[met > 0])
-    return _with_groups_of_owners(problem, built, owners, owner, classes)
 
 
 def rest_of(problem: Problem, parts: Parts, met: FloatArray) -> FloatArray:
@@ -259,10 +258,10 @@ def both_selectors(first: Selector, second: Selector) -> dict[str, tuple[str, ..
     return both
 
 
-def _with_groups_of_owners(
-    problem: Problem, built: Problem, owners: IntArray, owner: IntArray, classes: ServerClasses
-) -> Problem:
-    """Return the problem with a group in the place of each owner, of the owner and its parts."""
+def _groups_of_owners(
+    problem: Problem, owners: IntArray, owner: IntArray, classes: ServerClasses
+) -> dict[str, Any]:
+    """Return fields of a problem with a group in the place of each owner, of the owner and its parts."""
     groups = np.full(problem.t, POOL, dtype=np.int64)
     groups[owners] = len(problem.groups) + np.arange(len(owners))
     inner = np.where(groups >= 0, groups, problem.tenant_group)
@@ -275,16 +274,15 @@ def _with_groups_of_owners(
     taken, prefix = set(problem.groups), "of "
     while any(name.startswith(prefix) for name in taken):
         prefix += "_"
-    return replace(
-        built,
-        tenant_group=np.concatenate([inner, groups[owner]]),
-        tenant_tier=np.concatenate([tier, np.zeros(len(owner), dtype=np.int64)]),
-        groups=problem.groups + tuple(f"{prefix}{problem.tenants[i]}" for i in owners.tolist()),
-        group_parent=np.concatenate([problem.group_parent, problem.tenant_group[owners]]),
-        group_weight=np.concatenate([problem.group_weight, problem.weight[owners]]),
-        group_tier=np.concatenate([problem.group_tier, problem.tenant_tier[owners]]),
-        direction=direction,
-    )
+    return {
+        "tenant_group": np.concatenate([inner, groups[owner]]),
+        "tenant_tier": np.concatenate([tier, np.zeros(len(owner), dtype=np.int64)]),
+        "groups": problem.groups + tuple(f"{prefix}{problem.tenants[i]}" for i in owners.tolist()),
+        "group_parent": np.concatenate([problem.group_parent, problem.tenant_group[owners]]),
+        "group_weight": np.concatenate([problem.group_weight, problem.weight[owners]]),
+        "group_tier": np.concatenate([problem.group_tier, problem.tenant_tier[owners]]),
+        "direction": direction,
+    }
 
 
 def directions(problem: Problem, classes: ServerClasses) -> FloatArray:

@@ -31,6 +31,12 @@ class PlacedTasks:
     tasks: FloatArray
     task: IntArray
 
+    @staticmethod
+    def none() -> PlacedTasks:
+        """Return no tasks."""
+        whole, tasks = np.zeros(0, dtype=np.int64), np.zeros(0)
+        return PlacedTasks(whole, whole, whole, tasks, whole)
+
     def some(self, entries: IntArray) -> PlacedTasks:
         """Return some entries."""
         return PlacedTasks(

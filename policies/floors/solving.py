@@ -28,7 +28,7 @@ from policies.model.allocation import Allocation, Floors, current_placements_of
 from policies.model.current_placements import CurrentPlacements
 from policies.model.policy import Choice
 from policies.model.problem import Problem
-from policies.model.server_classes import ServerClasses, one_class, server_classes, server_ranges
+from policies.model.server_classes import ServerClasses, one_class, server_classes
 from policies.model.share_definition import shares_of
 
 # Solves a problem without guarantees, beside parts of workloads that run already.
@@ -93,7 +93,7 @@ def solve_with_floors(
     rest = solve(following, choice, _placed(raised, problem.n) if places else None)
     floor = grouped_sum(parts.tasks, parts.workload, problem.n)
     reached = grouped_sum(met, parts.workload, problem.n)
-    answer = _together(problem, parts, rest)
+    answer = _together(problem, parts, rest, classes)
     found = Floors(tuple(answers), raised, rest, floor, reached, parts.pool)
     return replace(answer, floors=found)
 
@@ -123,13 +123,22 @@ def _placed(raised: Allocation, n: int) -> CurrentPlacements:
     return placements.some(raised.problem.pieces.workload[placements.workload] >= n)
 
 
-def _together(problem: Problem, parts: Parts, rest: Allocation) -> Allocation:
-    """Return the answer of the rest with each part as tasks of its workload."""
+def _together(
+    problem: Problem, parts: Parts, rest: Allocation, classes: ServerClasses
+) -> Allocation:
+    """Return the answer of the rest with each part as tasks of its workload.
+
+    Args:
+        classes: of the problem, as its policy sees servers that are not filled one by one.
+    """
     whole = np.concatenate([np.arange(problem.n), parts.workload])
     workload = whole[rest.placement_workload]
     first = rest.placement_piece < rest.problem.n
     kind = np.where(first, workload, problem.pieces.second[workload])
-    classes = _classes(problem, rest)
+    if rest.classes.offset is not None:
+        # The same ranges of servers, without the rows of the parts.
+        allowed = np.ascontiguousarray(rest.classes.allowed_kinds[: problem.n])
+        classes = replace(rest.classes, allowed_kinds=allowed)
     pair = kind * (classes.count + 1) + rest.placement_class
     pairs, where = np.unique(pair, return_inverse=True)
     placed = grouped_sum(rest.placement_tasks, where, len(pairs))
@@ -159,11 +168,3 @@ def _together(problem: Problem, parts: Parts, rest: Allocation) -> Allocation:
     answer = rounded_to_feasible(answer)
     share = shares_of(problem, rest.choice, answer.tasks)
     return replace(answer, level=share / problem.effective_weight)
-
-
-def _classes(problem: Problem, rest: Allocation) -> ServerClasses:
-    if rest.choice.sees_one_pool:
-        return one_class(problem)
-    if rest.classes.offset is not None:
-        return server_ranges(problem, rest.classes.servers)
-    return server_classes(problem)

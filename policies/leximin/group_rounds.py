@@ -113,9 +113,12 @@ class GroupRounds(Rounds):
         if upper <= path.first + close:
             return path.first, LevelSolution(x=self._placed(), prices=prices, tau=0.0, steps=0)
         lower, share = path.first, self.now
+        progress = np.inf
         for step in range(MOST_PROGRAMS):
             between = path.corners[(path.corners > lower) & (path.corners < upper)]
-            halves = step >= NEWTON_STEPS and len(between) > 0
+            # The same program again would give the same prices.
+            stalled = step >= NEWTON_STEPS or progress <= close
+            halves = stalled and len(between) > 0
             trial = float(between[len(between) // 2]) if halves else upper
             aim = path.shares(trial)
             solution = maximise(np.maximum(aim - share, 0.0), share)

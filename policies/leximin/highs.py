@@ -48,18 +48,17 @@ class SimplexLevels:
         *,
         smallest_coefficient: float | None = None,
         begins_near: bool = False,
-        most: float = np.inf,
     ) -> None:
         """Build the model. HiGHS drops what is below ``smallest_coefficient``, by default 1e-9.
 
         Args:
             begins_near: begin the first program at a basis near its optimum.
-            most: bound of ``tau`` in all programs.
         """
         self._problem = problem
         self._smallest = smallest_coefficient
         self._deadline = deadline
-        self._begins_near, self._most = begins_near, most
+        # Bound of ``tau`` in the current program.
+        self._begins_near, self._most = begins_near, np.inf
         self._pairs = np.argwhere(problem.allowed)
         self._limited = np.flatnonzero(problem.needs_limit_row)
         # (r, 2) limit and resource of each row that keeps a limit.
@@ -70,11 +69,13 @@ class SimplexLevels:
         self._exceeded = np.zeros(len(self._bounded_rows[0]), dtype=np.bool_)
         self._rises = np.zeros(problem.t + len(self._limited))
 
-    def raise_level(self, rise: FloatArray, keep: FloatArray) -> LevelSolution:
+    def raise_level(
+        self, rise: FloatArray, keep: FloatArray, *, most: float = np.inf
+    ) -> LevelSolution:
         """Maximise ``tau`` with tenant shares ``keep + tau * rise``.
 
         Args:
-            rise, keep: (t,) at least 0.
+            rise, keep: (t,) at least 0; most: bound of ``tau``.
 
         Raises:
             SolveTimeoutError, NoConvergenceError: HiGHS ran out of time, or gave no optimum.
@@ -83,6 +84,8 @@ class SimplexLevels:
         # Shares are counted in 1/t of the pool: tolerances are absolute and meant for numbers
         # around 1. Where rounding made the kept shares infeasible, a little is let go.
         scale = float(rise.max()) * t
+        was_bounded = np.isfinite(self._most)
+        self._most = most
         complete = is_complete(self._problem, rise, keep)
         status = SolverStatus.ITERATING
         before = self._model.getBasis()
@@ -91,8 +94,10 @@ class SimplexLevels:
                 # The basis at which HiGHS gave up is far from the optimum of a program with room.
                 self._model.setBasis(before)
             fixed = self._set_rows(rise * t / scale, keep * t, complete, let_go)
-            if np.isfinite(self._most):
-                self._model.changeColBounds(len(self._pairs), 0.0, self._most * scale)
+            if np.isfinite(most):
+                self._model.changeColBounds(len(self._pairs), 0.0, most * scale)
+            elif was_bounded:
+                self._model.changeColBounds(len(self._pairs), 0.0, highspy.kHighsInf)
             if self._begins_near:
                 self._begins_near = False
                 basis = first_basis(self._problem, rise, keep, self._deadline, most=self._most)
@@ -281,22 +286,20 @@ class SimplexLevels:
         classes = prices[: problem.K]
         per_row = np.abs(dual[: classes.size]).reshape(problem.K, problem.m)
         np.divide(per_row, problem.capacity_share, out=classes, where=problem.capacity_share > 0)
-        of_limits = np.abs(dual[len(dual) - len(self._kept) :]) / self._size_of_limits()
+        of_limits = np.abs(dual[len(dual) - len(self._kept) :]) / self._size_of_limits
         prices[problem.K + self._kept[:, 0], self._kept[:, 1]] = of_limits
         return LevelSolution(x=x, prices=prices, tau=float(value[last]) / scale, steps=1)
 
+    @cached_property
     def _size_of_limits(self) -> FloatArray:
-        """Return the divisors (r,) of the rows of limits.
-
-        They make small amounts count like large ones.
-        """
+        """Divisors (r,) of the rows of limits, with which small amounts count like large ones."""
         amounts = [float(self._problem.limits[q].amount[r]) for q, r in self._kept.tolist()]
         return np.array([amount if amount > 0 else 1.0 for amount in amounts])
 
     def _add_limits(self, model: highspy.Highs) -> None:
         """Add a row for each amount of a limit."""
         problem, pairs = self._problem, self._pairs
-        sizes = self._size_of_limits()
+        sizes = self._size_of_limits
         column = np.full((problem.n, problem.K), -1)
         column[pairs[:, 0], pairs[:, 1]] = np.arange(len(pairs))
         columns = [np.zeros(0, dtype=np.int64)]

@@ -99,6 +99,8 @@ class Rounds:
         self.programs = 0
         self.paths: list[GroupPath] = []
         self.simplex: SimplexLevels | None = None
+        # Whether a program may end at the shares at which it aims.
+        self.aim_is_enough = False
         self.engines: tuple[Maximise, ...] = (self._by_simplex, self._by_interior_point)
         if problem.has_amounts:
             # A limit is a constraint over several classes. The interior point's equations have none.
@@ -185,6 +187,8 @@ class Rounds:
             try:
                 attempt = self._attempt(rising, maximise)
             except NoConvergenceError:
+                # What it could not solve, such as a full server, stays in all later rounds.
+                self.engines = (*(each for each in self.engines if each != maximise), maximise)
                 continue
             scale = self._scale(rising, attempt.level)
             unproven = (attempt.proof.bound - attempt.level) / scale
@@ -251,9 +255,11 @@ class Rounds:
             return 0.0, LevelSolution(x=self._placed(), prices=pool_prices, tau=0.0, steps=0)
         for _ in range(MOST_NEWTON_STEPS):
             rise = np.where(rising, np.minimum(problem.cap, trial * problem.weight), 0.0)
+            full = rising & (problem.cap <= trial * problem.weight * (1 + ARRIVED))
+            # Beyond all tasks of all tenants there is nothing to reach, which takes long to find out.
+            self.aim_is_enough = problem.allowed.size > SMALL and bool((full == rising).all())
             solution = maximise(rise, np.where(rising, 0.0, self.share))
             self.programs += 1
-            full = rising & (problem.cap <= trial * problem.weight * (1 + ARRIVED))
             capped = bool(full.any())
             bound = self._bound(solution.prices, rising)
             if capped and solution.tau >= 1 - ARRIVED:
@@ -262,6 +268,7 @@ class Rounds:
                 # Some tenants have all their tasks at the level at which a resource fills. The
                 # prices are about the other tenants only if these are kept at their share.
                 kept = np.where(full, problem.cap, np.where(rising, 0.0, self.share))
+                self.aim_is_enough = False
                 solution = maximise(np.where(full, 0.0, rise), kept)
                 return trial * min(solution.tau, 1.0), solution
             if bound <= ARRIVED * level_scale(problem, rising, 0.0):
@@ -357,14 +364,10 @@ class Rounds:
         if self.simplex is None:
             problem = self.problem
             begins_near = problem.has_amounts and problem.allowed.size > SMALL
-            self.simplex = SimplexLevels(
-                problem,
-                self.deadline,
-                begins_near=begins_near,
-                # In groups the position that a program aims at is a bound.
-                most=1.0 if begins_near and problem.groups is not None else np.inf,
-            )
-        return self.simplex.raise_level(rise, keep)
+            self.simplex = SimplexLevels(problem, self.deadline, begins_near=begins_near)
+            # In groups the position that a program aims at is a bound.
+            self.aim_is_enough |= begins_near and problem.groups is not None
+        return self.simplex.raise_level(rise, keep, most=1.0 if self.aim_is_enough else np.inf)
 
 
 def exact_shares(problem: LeximinProblem, x: FloatArray, share: FloatArray) -> FloatArray:

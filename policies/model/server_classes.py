@@ -99,6 +99,9 @@ def server_classes(problem: Problem) -> ServerClasses:
     [0, 0, 1]
     """
     offering = np.flatnonzero((problem.row_capacity > 0).any(axis=1))
+    if len(offering) == 1:
+        # Nothing distinguishes one row from others: there is no need to look at selectors.
+        return _only_class(problem, offering)
     key = np.zeros(len(offering), dtype=np.int64)
     columns = [problem.capacity[offering, r] for r in range(problem.m)]
     matching = [*problem.selector_matches] if problem.has_selectors else []
@@ -120,6 +123,15 @@ def server_classes(problem: Problem) -> ServerClasses:
     servers = np.bincount(label, weights=problem.server_count[offering], minlength=count)
     capacity = problem.capacity[first_row] * servers[:, None]
     return _classes(problem, class_of_row, first_row, servers.astype(np.int64), capacity)
+
+
+def _only_class(problem: Problem, offering: IntArray) -> ServerClasses:
+    """Return the class of the only row (1,) that offers something."""
+    class_of_row = np.full(problem.k, -1, dtype=np.int64)
+    class_of_row[offering] = 0
+    servers = problem.server_count[offering]
+    capacity = problem.capacity[offering] * servers.astype(np.float64)[:, None]
+    return _classes(problem, class_of_row, offering, servers, capacity)
 
 
 def _rows_of_amounts(problem: Problem) -> list[BoolArray]:

@@ -83,6 +83,8 @@ def _check_lengths(problem: ProblemFields) -> None:
 
 def check_names(names: Sequence[str], kind: str, pointer: str) -> None:
     """Raise ProblemError unless every name is a non-empty string and none comes twice."""
+    if _are_distinct(names):
+        return
     first: dict[str, int] = {}
     for i, name in enumerate(names):
         if not isinstance(name, str) or not name:
@@ -95,6 +97,14 @@ def check_names(names: Sequence[str], kind: str, pointer: str) -> None:
                 f"{kind} {i} is called {name!r} like {kind} {first[name]}; names are unique",
                 f"{pointer}/{i}",
             )
+
+
+def _are_distinct(names: Sequence[str], owners: Sequence[int] | None = None) -> bool:
+    """Return whether names, with an owner each, are texts that are not empty and come once."""
+    if not set(map(type, names)) <= {str}:
+        return False
+    pairs = set(names) if owners is None else set(zip(owners, names, strict=True))
+    return len(pairs) == len(names) and "" not in names
 
 
 def _check_servers(problem: ProblemFields) -> None:
@@ -274,19 +284,9 @@ def _check_workloads(problem: ProblemFields) -> None:
             f"it must be one of the {problem.t} tenants",
             f"/workloads/{j}/tenant",
         )
-    first: dict[tuple[int, str], int] = {}
-    for j, key in enumerate(zip(problem.workload_tenant.tolist(), names, strict=True)):
-        if not isinstance(key[1], str) or not key[1]:
-            raise ProblemError(
-                "workload.name", f"workload {j} needs a name", f"/workloads/{j}/name"
-            )
-        if first.setdefault(key, j) != j:
-            raise ProblemError(
-                "workload.duplicate",
-                f"workload {j} is called {key[1]!r} like workload {first[key]} of tenant "
-                f"{problem.tenants[key[0]]!r}; names are unique per tenant",
-                f"/workloads/{j}/name",
-            )
+    owners = problem.workload_tenant.tolist()
+    if not _are_distinct(names, owners):
+        _refuse_names(problem, owners)
     _check_amounts(problem, problem.demand, names, "workload", "demand")
     j = _first(problem.demand.max(axis=1, initial=0.0) <= 0)
     if j is not None:
@@ -306,6 +306,22 @@ def _check_workloads(problem: ProblemFields) -> None:
             "it must be a whole number, 0 or more, or unbounded",
             f"/workloads/{j}/tasks",
         )
+
+
+def _refuse_names(problem: ProblemFields, owners: Sequence[int]) -> None:
+    first: dict[tuple[int, str], int] = {}
+    for j, key in enumerate(zip(owners, problem.workload_names, strict=True)):
+        if not isinstance(key[1], str) or not key[1]:
+            raise ProblemError(
+                "workload.name", f"workload {j} needs a name", f"/workloads/{j}/name"
+            )
+        if first.setdefault(key, j) != j:
+            raise ProblemError(
+                "workload.duplicate",
+                f"workload {j} is called {key[1]!r} like workload {first[key]} of tenant "
+                f"{problem.tenants[key[0]]!r}; names are unique per tenant",
+                f"/workloads/{j}/name",
+            )
 
 
 def _check_kept_placements(problem: ProblemFields) -> None:

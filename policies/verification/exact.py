@@ -125,16 +125,20 @@ def _by_digits(terms: FloatArray, group: IntArray, groups: int) -> tuple[IntArra
     np.maximum.at(top, group[terms != 0], power[terms != 0].astype(np.int64))
     top[top == -2000] = 0
     digits = np.zeros((_DIGITS, groups))
-    rest = terms.copy()
+    rest, most = terms.copy(), _DIGITS
     for place in range(_DIGITS):
         unit = np.ldexp(1.0, (top - _BITS * (place + 1)))[group]
         digit = np.trunc(rest / unit)
         rest -= digit * unit
         digits[place] = np.bincount(group, weights=digit, minlength=groups)
+        if not rest.any():
+            # All digits that follow are 0.
+            most = place + 1
+            break
     unfinished = np.zeros(groups, dtype=np.bool_)
     unfinished[group[rest != 0]] = True
     # Carried upwards, all digits but the first are from 0 on, so that the first has the sign.
-    for place in range(_DIGITS - 1, 0, -1):
+    for place in range(most - 1, 0, -1):
         carry = np.floor(digits[place] / 2.0**_BITS)
         digits[place] -= carry * 2.0**_BITS
         digits[place - 1] += carry

@@ -149,12 +149,13 @@ def alone_in_limits(stated: Stated, places: Places, runs: BoolArray) -> Iterator
     Args:
         runs: (n,) workloads that can run.
     """
-    for number, limit in enumerate(stated.limits):
-        counted = np.flatnonzero(limit.counted & runs)
-        if len(counted) == 1:
-            j = int(counted[0])
-            if limit.rows[places.row][places.allowed[j]].all():
-                yield j, number
+    if not stated.limits:
+        return
+    counted = np.array([limit.counted for limit in stated.limits]) & runs
+    for number in np.flatnonzero(counted.sum(axis=1) == 1).tolist():
+        j = int(counted[number].argmax())
+        if stated.limits[number].rows[places.row][places.allowed[j]].all():
+            yield j, number
 
 
 def form_of(stated: Stated, places: Places) -> Form:

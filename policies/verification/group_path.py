@@ -10,13 +10,13 @@ on the few sides on which another one comes to decide the level.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from policies.arrays import BoolArray, FloatArray, IntArray
+from policies.arrays import BoolArray, FloatArray, IntArray, read_only
 from policies.model.allocation import PaidShares
 from policies.verification.groups import Groups
 
@@ -27,6 +27,8 @@ DECIDES = 1e-13
 HALVINGS = 40
 # Running sums are taken afresh once they are this part of what they were: rounding stays behind.
 FRESH = 1e-3
+# Shares that a path remembers: those at a round's level, and those at which a search ended.
+MOST_KNOWN = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,13 +36,12 @@ class _Polygon:
     """A node's path.
 
     Attributes:
-        at: (c,) positions of its corners; held: (c, m); level: (c,).
+        points: (c, 1 + m) position and what is held at each of its corners; level: (c,).
         ray: (m,) growth of ``held`` per unit of position beyond the last corner; None: it ends there.
         ray_level: growth of the level there.
     """
 
-    at: FloatArray
-    held: FloatArray
+    points: FloatArray
     level: FloatArray
     ray: FloatArray | None
     ray_level: float
@@ -51,13 +52,12 @@ class _Corners:
     """The corners of siblings.
 
     Attributes:
-        child: (e,) position of the sibling; at, level: (e,), held: (e, m), as of a polygon.
-        endless: (q,) corners that a ray follows; ray: (q, m), ray_level: (q,).
+        child: (e,) position of the sibling; points: (e, 1 + m), level: (e,), as of a polygon.
+        endless: (q,) corners that a ray follows; ray: (q, 1 + m), ray_level: (q,).
     """
 
     child: IntArray
-    at: FloatArray
-    held: FloatArray
+    points: FloatArray
     level: FloatArray
     endless: IntArray
     ray: FloatArray
@@ -86,26 +86,106 @@ class _Sweep:
     reached: FloatArray
     rate: FloatArray
 
-    def positions(self, target: float) -> tuple[IntArray, FloatArray]:
-        """Return the children that have begun where the node's position is ``target``, and theirs."""
-        last = int(np.searchsorted(self.before, target, side="right")) - 1
-        jumping = last >= 0 and target < self.reached[last]
-        some = slice(0, last if jumping else last + 1)
-        latest = np.full(len(self.nodes), -1)
-        latest[self.child[some]] = np.arange(last + (not jumping))
-        position = np.zeros(len(self.nodes))
+
+@dataclass(frozen=True, eq=False)
+class _Layer:
+    """The sweeps of all groups of one depth, one after the other.
+
+    Attributes:
+        nodes: (g,) the groups; first, last: (g,) the first and the last event of each.
+        owner: (e,) position of the group of each event; number: (e,) position of the event in its group.
+        child: (e,) position of the event's child among all children. Other columns are of ``_Sweep``.
+        children: (c,) the node of each child, or the tenant that moves alone below it.
+        group: (c,) position of its group; is_tenant: (c,).
+        position: (c,) where a child that is a group begins.
+    """
+
+    nodes: IntArray
+    first: IntArray
+    last: IntArray
+    owner: IntArray
+    number: IntArray
+    child: IntArray
+    at: FloatArray
+    after: FloatArray
+    height: FloatArray
+    slope: FloatArray
+    before: FloatArray
+    reached: FloatArray
+    rate: FloatArray
+    children: IntArray
+    group: IntArray
+    is_tenant: BoolArray
+    position: FloatArray
+
+    @classmethod
+    def of(
+        cls,
+        nodes: Sequence[int],
+        sweeps: Sequence[_Sweep],
+        lone: IntArray,
+        position: FloatArray,
+        t: int,
+    ) -> _Layer:
+        """Join the sweeps of some groups.
+
+        Args:
+            lone: (v,) the tenant that moves alone below a node, -1 elsewhere; position: (v,) where nodes
+                begin; t: number of tenants.
+        """
+        events = np.array([len(sweep.at) for sweep in sweeps])
+        sizes = np.array([len(sweep.nodes) for sweep in sweeps])
+        first, offset = np.cumsum(events) - events, np.cumsum(sizes) - sizes
+        owner = np.repeat(np.arange(len(sweeps)), events)
+        children = np.concatenate([sweep.nodes for sweep in sweeps])
+        found = np.where(lone[children] >= 0, lone[children], children)
+        return cls(
+            nodes=np.array(nodes),
+            first=first,
+            last=first + events - 1,
+            owner=owner,
+            number=np.arange(len(owner)) - first[owner],
+            child=np.concatenate([sweep.child for sweep in sweeps]) + offset[owner],
+            at=np.concatenate([sweep.at for sweep in sweeps]),
+            after=np.concatenate([sweep.after for sweep in sweeps]),
+            height=np.concatenate([sweep.height for sweep in sweeps]),
+            slope=np.concatenate([sweep.slope for sweep in sweeps]),
+            before=np.concatenate([sweep.before for sweep in sweeps]),
+            reached=np.concatenate([sweep.reached for sweep in sweeps]),
+            rate=np.concatenate([sweep.rate for sweep in sweeps]),
+            children=found,
+            group=np.repeat(np.arange(len(sweeps)), sizes),
+            is_tenant=found < t,
+            position=position[found],
+        )
+
+    def positions(self, target: FloatArray) -> tuple[BoolArray, FloatArray]:
+        """Return which children (c,) have begun, and their positions.
+
+        Args:
+            target: (g,) positions of the groups, -inf for those that have not begun.
+        """
+        # Events of a group are in the order of its positions.
+        come = np.bincount(self.owner[self.before <= target[self.owner]], minlength=len(self.nodes))
+        latest_event = np.maximum(self.first + come - 1, self.first)
+        jumps = (come > 0) & (target < self.reached[latest_event])
+        passed = np.flatnonzero(self.number < (come - jumps)[self.owner])
+        latest = np.full(len(self.children), -1)
+        latest[self.child[passed]] = passed
+        position = np.zeros(len(self.children))
         begun = latest >= 0
-        if begun.any():
-            height = float(self.height[last])
-            if not jumping and self.rate[last] > 0:
-                height += (target - float(self.reached[last])) / float(self.rate[last])
-            event = latest[begun]
-            position[begun] = self.after[event] + self.slope[event] * (height - self.height[event])
-        if jumping:
-            mine = self.child[last]
-            position[mine] = self.at[last] + (target - self.before[last])
-            begun[mine] = True
-        return self.nodes[begun], position[begun]
+        height, rate = self.height[latest_event], self.rate[latest_event]
+        rises = (come > 0) & ~jumps & (rate > 0)
+        height[rises] += (target[rises] - self.reached[latest_event[rises]]) / rate[rises]
+        event = latest[begun]
+        position[begun] = self.after[event] + self.slope[event] * (
+            height[self.group[begun]] - self.height[event]
+        )
+        if jumps.any():
+            event = latest_event[jumps]
+            position[self.child[event]] = self.at[event] + (target[jumps] - self.before[event])
+            begun[self.child[event]] = True
+        return begun, position
 
 
 class GroupPath:
@@ -139,6 +219,7 @@ class GroupPath:
         self._moves = groups.sums(self.moving[:, None].astype(np.float64))[:, 0] > 0
         self._polygons: dict[int, _Polygon] = {}
         self._sweeps: dict[int, _Sweep] = {}
+        self._known: dict[float, FloatArray] = {}
         self._lone = self._follow_lone_tenants()
         going_on = np.zeros(len(self._moves), dtype=np.bool_)
         if before is not None:
@@ -169,17 +250,36 @@ class GroupPath:
             return self.start.copy()
         if position >= self.last:
             return np.where(self.moving, self.cap, self.start)
-        share, t = self.start.copy(), len(self.start)
-        waiting = [(self.groups.pool, position - self._rest)]
-        while waiting:
-            node, target = waiting.pop()
-            nodes, reached = self._sweeps[node].positions(target)
-            nodes = np.where(self._lone[nodes] >= 0, self._lone[nodes], nodes)
-            tenants = nodes < t
-            share[nodes[tenants]] = reached[tenants]
-            groups = ~tenants & (reached > self._position[nodes])
-            waiting += zip(nodes[groups].tolist(), reached[groups].tolist(), strict=True)
+        if position not in self._known:
+            if len(self._known) == MOST_KNOWN:
+                del self._known[next(iter(self._known))]
+            self._known[position] = read_only(self._shares_between(position))
+        return self._known[position]
+
+    def _shares_between(self, position: float) -> FloatArray:
+        """Return the shares (t,) at a position between the first and the last."""
+        share = self.start.copy()
+        targets = np.full(len(self._position), -np.inf)
+        targets[self.groups.pool] = position - self._rest
+        for layer in self._layers:
+            begun, reached = layer.positions(targets[layer.nodes])
+            tenants = begun & layer.is_tenant
+            share[layer.children[tenants]] = reached[tenants]
+            groups = begun & ~layer.is_tenant & (reached > layer.position)
+            targets[layer.children[groups]] = reached[groups]
         return np.where(self.moving, np.clip(share, self.start, self.cap), self.start)
+
+    @cached_property
+    def _layers(self) -> list[_Layer]:
+        """The sweeps by depth, that of the pool first."""
+        layers: list[_Layer] = []
+        nodes = [self.groups.pool]
+        while nodes:
+            sweeps = [self._sweeps[node] for node in nodes]
+            layer = _Layer.of(nodes, sweeps, self._lone, self._position, len(self.start))
+            layers.append(layer)
+            nodes = layer.children[~layer.is_tenant].tolist()
+        return layers
 
     def furthest(self, paid: PaidShares, budget: float, near: float | None = None) -> float:
         """Return the greatest position at which shares cost at most the budget.
@@ -257,76 +357,72 @@ class GroupPath:
         # Groups in which one tenant moved had no sweep.
         if path is None or sweep is None:
             return False
-        position, held = float(self._position[node]), self._held[node]
-        left = slice(int(np.searchsorted(path.at, position, side="right")), None)
-        if not len(path.at[left]) and path.ray is None:
+        position, held = self._position[node], self._held[node]
+        # The corner before those that are left gives way to where the path is now.
+        first = int(path.points[:, 0].searchsorted(position, side="right"))
+        if first == len(path.points) and path.ray is None:
             return False
-        level = np.r_[held.max() / self._weight[node], path.level[left]]
-        self._polygons[node] = _Polygon(
-            np.r_[position, path.at[left]],
-            np.concatenate([held[None, :], path.held[left]]),
-            np.maximum.accumulate(level),
-            path.ray,
-            path.ray_level,
-        )
+        points = np.empty((1 + len(path.points) - first, path.points.shape[1]))
+        points[0, 0], points[0, 1:], points[1:] = position, held, path.points[first:]
+        level = np.empty(len(points))
+        level[0], level[1:] = held.max() / self._weight[node], path.level[first:]
+        level = np.maximum.accumulate(level)
+        self._polygons[node] = _Polygon(points, level, path.ray, path.ray_level)
         self._sweeps[node] = sweep
         return True
 
     def _sweep(self, node: int) -> None:
         """Work out a node's sweep and polygon from its children's."""
-        groups = self.groups
-        mine = [child for child in groups.children[node] if self._moves[child]]
+        mine = self.groups.child_nodes[node]
+        mine = mine[self._moves[mine]]
         corners = self._corners_of(mine)
-        child, at, held, level = corners.child, corners.at, corners.held, corners.level
-        tier, m = groups.tier[mine][child], held.shape[1]
+        child, points = corners.child, corners.points
+        tier = self.groups.tier[mine][child]
         goes_on = child[1:] == child[:-1]
-        height = _common_levels(tier, level)
-        order = np.lexsort((np.arange(len(at)), height, tier))
-        rises, jump = np.zeros(len(at)), np.zeros(len(at))
-        rise_held, jump_held = np.zeros((len(at), m)), np.zeros((len(at), m))
+        height = _common_levels(tier, corners.level)
+        order = _by_tier(height, tier)
         here = np.flatnonzero(goes_on)
-        length = height[here + 1] - height[here]
-        moved, moved_held = at[here + 1] - at[here], held[here + 1] - held[here]
+        length, moved = height[here + 1] - height[here], points[here + 1] - points[here]
         slopes = length > 0
-        rises[here[slopes]] = moved[slopes] / length[slopes]
-        rise_held[here[slopes]] = moved_held[slopes] / length[slopes, None]
-        jump[here[~slopes]], jump_held[here[~slopes]] = moved[~slopes], moved_held[~slopes]
-        rises[corners.endless] = 1.0 / corners.ray_level
-        rise_held[corners.endless] = corners.ray / corners.ray_level[:, None]
-        changes = np.concatenate([rises[:, None], rise_held], axis=1)
+        # Changes of position and of what is held, with the level and in jumps.
+        changes, jumps = np.zeros_like(points), np.zeros_like(points)
+        changes[here[slopes]] = moved[slopes] / length[slopes, None]
+        jumps[here[~slopes]] = moved[~slopes]
+        changes[corners.endless] = corners.ray / corners.ray_level[:, None]
         earlier = np.zeros_like(changes)
         earlier[1:] = changes[:-1] * goes_on[:, None]
-        jumps = np.concatenate([jump[:, None], jump_held], axis=1)
         # If a tier has endless siblings, later tiers never rise.
         endless_tiers = tier[corners.endless]
         if len(endless_tiers):
             order = order[tier[order] <= endless_tiers.min()]
-        rate = _running_rates(changes[order], earlier[order], child[order])
+        child, tier, height = child[order], tier[order], height[order]
+        at, changes, jumps = points[order, 0], changes[order], jumps[order]
+        rate = _running_rates(changes, earlier[order], child)
         gap = np.zeros(len(order))
-        gap[:-1] = np.diff(height[order])
-        gap[:-1][tier[order][1:] != tier[order][:-1]] = 0.0
-        grown = jumps[order] + rate * gap[:, None]
-        before = np.zeros_like(grown)
-        before[1:] = np.cumsum(grown, axis=0)[:-1]
-        before += np.append(self._position[node], self._held[node])
-        reached = before + jumps[order]
+        gap[:-1] = height[1:] - height[:-1]
+        gap[:-1][tier[1:] != tier[:-1]] = 0.0
+        before = np.zeros_like(jumps)
+        before[1:] = np.cumsum(jumps + rate * gap[:, None], axis=0)[:-1]
+        before[:, 0] += self._position[node]
+        before[:, 1:] += self._held[node]
+        reached = before + jumps
         self._sweeps[node] = _Sweep(
-            nodes=np.array(mine),
-            child=child[order],
-            at=at[order],
-            after=at[order] + jump[order],
-            height=height[order],
-            slope=rises[order],
+            nodes=mine,
+            child=child,
+            at=at,
+            after=at + jumps[:, 0],
+            height=height,
+            slope=changes[:, 0],
             before=before[:, 0],
             reached=reached[:, 0],
             rate=rate[:, 0],
         )
-        if node == groups.pool:
+        if node == self.groups.pool:
             return
         weight = float(self._weight[node])
-        points = np.stack([before, reached], axis=1).reshape(-1, m + 1)
+        corners_of_node = np.stack([before, reached], axis=1).reshape(-1, points.shape[1])
         ray = rate[-1, 1:] / rate[-1, 0] if rate[-1, 0] > 0 else None
-        self._polygons[node] = _with_levels(points, ray, weight)
+        self._polygons[node] = _with_levels(corners_of_node, ray, weight)
 
     def _follow_lone_tenants(self) -> IntArray:
         """Give each group below which one tenant moves alone, as its child, the path of that tenant.
@@ -365,40 +461,51 @@ class GroupPath:
             weight = float(self._weight[node])
             if straight[at]:
                 ray_level = 0.0 if ray is None else float(ray.max()) / weight
-                self._polygons[node] = _Polygon(
-                    corners[:, 0], corners[:, 1:], levels[at, : len(corners)], ray, ray_level
-                )
+                self._polygons[node] = _Polygon(corners, levels[at, : len(corners)], ray, ray_level)
             else:
                 self._polygons[node] = _with_levels(corners, ray, weight)
         return lone
 
-    def _corners_of(self, mine: list[int]) -> _Corners:
+    def _corners_of(self, mine: IntArray) -> _Corners:
         """Return all corners of some siblings, those of tenants first."""
-        t = len(self.start)
-        tenants = np.array([child for child in mine if child < t], dtype=np.int64)
+        tenants = mine[mine < len(self.start)]
         start, cap, weight = self.start[tenants], self.cap[tenants], self._weight[tenants]
-        sizes = 1 + np.isfinite(cap)
+        ends = np.isfinite(cap)
+        sizes = 1 + ends
         child = np.repeat(np.arange(len(tenants)), sizes)
         first = np.cumsum(sizes) - sizes
         at = start[child]
-        at[first[sizes == 2] + 1] = cap[sizes == 2]
-        held = at[:, None] * self._direction[tenants][child]
-        level = at / weight[child]
-        parts = [self._polygons[node] for node in mine[len(tenants) :]]
-        counts = [len(part.at) for part in parts]
-        ends = len(at) + np.cumsum(counts, dtype=np.int64) - 1
-        endless = [number for number, part in enumerate(parts) if part.ray is not None]
+        at[first[ends] + 1] = cap[ends]
+        direction = self._direction[tenants]
+        points = np.empty((len(at), 1 + direction.shape[1]))
+        points[:, 0], points[:, 1:] = at, at[:, None] * direction[child]
+        # A position rises by 1 for each unit of itself.
+        rays = np.empty((len(tenants) - int(ends.sum()), points.shape[1]))
+        rays[:, 0], rays[:, 1:] = 1.0, direction[~ends]
+        parts = [self._polygons[node] for node in mine[len(tenants) :].tolist()]
+        if not parts:
+            return _Corners(
+                child, points, at / weight[child], first[~ends], rays, 1 / weight[~ends]
+            )
+        counts = np.array([len(part.points) for part in parts])
+        last = len(at) + np.cumsum(counts) - 1
+        going = [number for number, part in enumerate(parts) if part.ray is not None]
+        of_parts = [np.append(1.0, part.ray)[None, :] for part in parts if part.ray is not None]
         return _Corners(
-            child=np.r_[child, np.repeat(len(tenants) + np.arange(len(parts)), counts)],
-            at=np.concatenate([at, *(part.at for part in parts)]),
-            held=np.concatenate([held, *(part.held for part in parts)]),
-            level=np.concatenate([level, *(part.level for part in parts)]),
-            endless=np.r_[first[sizes == 1], ends[endless]].astype(np.int64),
-            ray=np.array(
-                [*self._direction[tenants][sizes == 1], *(parts[q].ray for q in endless)]
-            ).reshape(-1, held.shape[1]),
-            ray_level=np.r_[1 / weight[sizes == 1], [parts[q].ray_level for q in endless]],
+            child=np.concatenate([child, np.repeat(len(tenants) + np.arange(len(parts)), counts)]),
+            points=np.concatenate([points, *(part.points for part in parts)]),
+            level=np.concatenate([at / weight[child], *(part.level for part in parts)]),
+            endless=np.concatenate([first[~ends], last[going]]),
+            ray=np.concatenate([rays, *of_parts]),
+            ray_level=np.concatenate([1 / weight[~ends], [parts[q].ray_level for q in going]]),
         )
+
+
+def _by_tier(level: FloatArray, tier: IntArray) -> IntArray:
+    """Return the order of levels (e,) by tier, and of equal ones by position."""
+    if (tier == tier[0]).all():
+        return np.argsort(level, kind="stable")
+    return np.lexsort((level, tier))
 
 
 def _running_rates(rates: FloatArray, before: FloatArray, child: IntArray) -> FloatArray:
@@ -427,9 +534,9 @@ def _running_rates(rates: FloatArray, before: FloatArray, child: IntArray) -> Fl
 
 def _common_levels(tier: IntArray, level: FloatArray) -> FloatArray:
     """Return the levels (e,) with one level for all that are equal but for rounding within a tier."""
-    order = np.lexsort((level, tier))
+    order = _by_tier(level, tier)
     sorted_, tiers = level[order], tier[order]
-    apart = (np.diff(sorted_) > SAME_LEVEL * sorted_[1:]) | (np.diff(tiers) != 0)
+    apart = (sorted_[1:] - sorted_[:-1] > SAME_LEVEL * sorted_[1:]) | (tiers[1:] != tiers[:-1])
     cluster = np.zeros(len(order), dtype=np.int64)
     cluster[1:] = np.cumsum(apart)
     last = np.append(np.flatnonzero(apart), len(order) - 1)
@@ -460,9 +567,7 @@ def _with_levels(points: FloatArray, ray: FloatArray | None, weight: float) -> _
         points = np.array([*rows, points[-1]])
         held = points[:, 1:]
     level = np.maximum.accumulate(held.max(axis=1) / weight)
-    return _Polygon(
-        points[:, 0], held, level, ray, 0.0 if ray is None else float(ray.max()) / weight
-    )
+    return _Polygon(points, level, ray, 0.0 if ray is None else float(ray.max()) / weight)
 
 
 def _have_one_deciding_resource(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -50,20 +51,25 @@ class Groups:
         return np.concatenate([self.problem.tenant_tier, self.problem.group_tier, [0]])
 
     @cached_property
-    def children(self) -> list[list[int]]:
+    def child_nodes(self) -> list[IntArray]:
         """Children (v) of each node, tenants before groups."""
-        of: list[list[int]] = [[] for _ in range(self.pool + 1)]
-        for node, parent in enumerate(self.parent[:-1].tolist()):
-            of[parent].append(node)
-        return of
+        order = np.argsort(self.parent[:-1], kind="stable")
+        edges = np.searchsorted(self.parent[order], np.arange(self.pool + 2)).tolist()
+        return [order[begin:end] for begin, end in pairwise(edges)]
+
+    @cached_property
+    def children(self) -> list[list[int]]:
+        """Children (v) of each node as whole numbers."""
+        return [mine.tolist() for mine in self.child_nodes]
 
     @cached_property
     def top_down(self) -> list[int]:
         """The pool and all groups, each after its parent."""
-        order = [self.pool]
+        order, t = [self.pool], self.problem.t
         # The list grows while it is walked, which is breadth first.
         for node in order:
-            order += [child for child in self.children[node] if child >= self.problem.t]
+            mine = self.child_nodes[node]
+            order += mine[mine >= t].tolist()
         return order
 
     @cached_property

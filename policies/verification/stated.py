@@ -208,17 +208,28 @@ class Stated:
         """(n,) which selector a workload has, and (selectors, k) the rows that each one allows."""
         problem = self.problem
         number: dict[frozenset[tuple[str, frozenset[str]]], int] = {}
-        which = np.empty(problem.n, dtype=np.int64)
-        for j, selector in enumerate(problem.selectors):
-            # The order of labels and of their values means nothing.
-            key = frozenset((label, frozenset(values)) for label, values in selector.items())
-            which[j] = number.setdefault(key, len(number))
+        written: dict[tuple[tuple[str, tuple[str, ...]], ...], int] = {}
+        which = []
+        for selector in problem.selectors:
+            text = tuple((label, tuple(values)) for label, values in selector.items())
+            if text not in written:
+                # The order of labels and of their values means nothing.
+                key = frozenset((label, frozenset(values)) for label, values in text)
+                written[text] = number.setdefault(key, len(number))
+            which.append(written[text])
         table = np.ones((len(number), problem.k), dtype=np.bool_)
         for key, position in number.items():
             for label, values in key:
                 having = [row.get(label) in values for row in problem.server_labels]
                 table[position] &= np.array(having, dtype=np.bool_)
-        return which, table
+        return np.array(which, dtype=np.int64), table
+
+    @property
+    def _matched_by_any(self) -> BoolArray:
+        """Rows (k,) that each selector of a workload, a limit or a guarantee matches."""
+        _, table = self.matches
+        apart = [each.rows for each in (*self.limits, *self.guarantees)]
+        return np.concatenate([table, np.array(apart, np.bool_).reshape(-1, self.problem.k)])
 
     def places(self, sizes: IntArray | None = None) -> Places:
         """Return the places to which placements refer.
@@ -238,15 +249,12 @@ class Stated:
                 row, servers, None, place_of_row, np.tile(self.totals, (len(row), 1))
             )
         if seen is Servers.CLASSES:
-            _, table = self.matches
             number: dict[tuple[bytes, bytes], int] = {}
-            # Servers that a limit or a guarantee distinguishes are not alike.
-            apart = [*self.limits, *self.guarantees]
-            limited = np.array([each.rows for each in apart], dtype=np.bool_)
+            # Servers that a selector, a limit or a guarantee distinguishes are not alike.
+            matched = self._matched_by_any if len(offering) > 1 else np.zeros((0, problem.k))
             for k in offering.tolist():
-                matched = np.r_[table[:, k], limited[:, k] if len(limited) else []]
                 # 0.0 is added because -0.0 has other bytes.
-                key = ((problem.capacity[k] + 0.0).tobytes(), matched.astype(np.bool_).tobytes())
+                key = (problem.capacity[k] + 0.0).tobytes(), matched[:, k].tobytes()
                 place_of_row[k] = number.setdefault(key, len(number))
             _, first = np.unique(place_of_row[offering], return_index=True)
             row = offering[first]

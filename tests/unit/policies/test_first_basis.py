@@ -1,37 +1,40 @@
 """Where the simplex method begins: near its optimum, and with the same answer as from nothing."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from benchmarks.groups import grouped_pool
 from benchmarks.limits import guaranteed_pool, limited_pool
-from policies import Limit, Problem, normalise, solve
+from policies import Limit, Problem, normalise, solve, verify
 from policies.leximin.highs import SimplexLevels
 from policies.model.server_classes import server_classes
+from tests.references.leximin import reference_shares
 
 TENANTS, KINDS = 200, 8
 
 
-def pool(seed):
+def pool(seed, tenants=TENANTS):
     """A pool whose tenants have limits, half of them on two kinds of servers."""
     rng = np.random.default_rng(seed)
     limits = []
-    for tenant in range(0, TENANTS, 4):
+    for tenant in range(0, tenants, 4):
         where = {"kind": ("0", "1")} if tenant % 8 else {}
         amount = np.array([rng.uniform(2, 12), np.inf])
         limits.append(Limit("tenant", tenant, amount, where))
     return Problem.create(
         resources=["cpu", "memory"], capacity=rng.uniform(100, 300, (KINDS, 2)),
         server_labels=[{"kind": str(kind)} for kind in range(KINDS)],
-        tenants=[str(tenant) for tenant in range(TENANTS)],
-        demand=rng.uniform(1, 3, (TENANTS, 2)), limits=limits,
+        tenants=[str(tenant) for tenant in range(tenants)],
+        demand=rng.uniform(1, 3, (tenants, 2)), limits=limits,
     )  # fmt: skip
 
 
-def solved(problem, **options):
+def solved(problem, *, most=np.inf, **options):
     """The level, the prices, and how many steps the simplex method took."""
     program = SimplexLevels(problem, None, **options)
-    answer = program.raise_level(np.full(problem.t, 1 / problem.t), np.zeros(problem.t))
+    answer = program.raise_level(np.full(problem.t, 1 / problem.t), np.zeros(problem.t), most=most)
     return answer, program._model.getInfo().simplex_iteration_count
 
 
@@ -52,6 +55,49 @@ def test_a_bounded_level_ends_at_its_bound():
     unbounded, _ = solved(form)
     bounded, _ = solved(form, begins_near=True, most=unbounded.tau / 2)
     assert bounded.tau == pytest.approx(unbounded.tau / 2, rel=1e-12)
+
+
+def test_a_bound_is_that_of_one_program_alone():
+    problem = pool(0)
+    form = normalise(problem, server_classes(problem)).leximin
+    program, rise = SimplexLevels(form, None), np.full(form.t, 1 / form.t)
+    unbounded = program.raise_level(rise, 0 * rise)
+    bounded = program.raise_level(rise, 0 * rise, most=unbounded.tau / 2)
+    assert bounded.tau == pytest.approx(unbounded.tau / 2, rel=1e-12)
+    again = program.raise_level(rise, 0 * rise)
+    assert again.tau == pytest.approx(unbounded.tau, rel=1e-9)
+
+
+def test_tenants_with_all_their_tasks_are_placed_without_a_higher_level():
+    problem = replace(pool(0), tasks=np.full(TENANTS, 1.0))
+    answer = solve(problem, "drfh")
+    assert set(answer.limited_by) == {"task_limit"}
+    assert answer.tasks.tolist() == pytest.approx([1.0] * TENANTS, rel=1e-12)
+    assert verify(problem, answer).valid
+
+
+@pytest.mark.parametrize("part", [1 / 4, 1 / 8])
+@pytest.mark.parametrize("seed", range(3))
+def test_rounds_that_end_with_all_tasks_agree_with_linear_programs(seed, part):
+    tenants = 40  # on eight servers, which is more than what is solved to the last digit
+    rng = np.random.default_rng(seed)
+    full = pool(seed, tenants)
+    where = [{} if tenant % 3 else {"kind": ("0", "1")} for tenant in range(tenants)]
+    tasks = rng.integers(1, 7, tenants) * 1.0
+    few = replace(full, tasks=tasks, capacity=full.capacity * part, selectors=tuple(where))
+    answer = solve(few, "drfh")
+    assert "task_limit" in answer.limited_by
+    assert answer.tenant_share == pytest.approx(reference_shares(few), abs=2e-6)
+    assert verify(few, answer).valid
+
+
+@pytest.mark.parametrize("seed", [93, 96])
+def test_programs_with_the_prices_of_the_one_before_are_not_repeated(seed):
+    """A group's limit binds between corners of the path, next to the last point that is feasible."""
+    problem = limited_pool(grouped_pool(120, 60, seed=seed), 60, seed=seed)
+    answer = solve(problem, "drfh")
+    assert answer.statistics["programs"] <= answer.statistics["rounds"] + 4
+    assert verify(problem, answer).valid
 
 
 def test_amounts_that_bound_shares_are_those_of_only_workloads_wherever_they_run():

@@ -1,4 +1,6 @@
-"""A path that takes over what is left of the one before is the path that is worked out anew."""
+"""Paths of the verifier: beside a plain walk, and where they take over the rest of the one before."""
+
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -8,11 +10,12 @@ from policies.verification.group_path import GroupPath
 from policies.verification.groups import Groups
 from policies.verification.stated import Stated
 from tests.examples import numbers
+from tests.references.groups import PlainTree, share_at
 
 
-def drawn_tree(seed):
+def drawn_tree(seed, *, most=40):
     random = np.random.default_rng(seed)
-    tenants, groups = int(random.integers(4, 40)), int(random.integers(2, 12))
+    tenants, groups = int(random.integers(4, most)), int(random.integers(2, 12))
     tiers = random.integers(0, 2, groups) if random.random() < 0.3 else np.zeros(groups, dtype=int)
     return random, Problem.create(
         resources=["cpu", "gpu", "disk"],
@@ -26,6 +29,33 @@ def drawn_tree(seed):
         group_tier=tiers,
         tenant_group=random.integers(-1, groups, tenants),
     )
+
+
+@pytest.mark.parametrize("seed", numbers(60))
+def test_shares_at_any_position_are_those_of_a_plain_walk(seed):
+    random, problem = drawn_tree(seed, most=10)
+    groups = Stated(problem, choose("drfh", "divisible", {})).groups
+    t, tree = problem.t, PlainTree(problem)
+    leaves = [("tenant", i) for i in range(t)]
+    direction = problem.demand_share / problem.dominant_share_per_task[:, None]
+    cap = np.where(random.random(t) < 0.4, random.uniform(0.01, 1, t), np.inf)
+    now, rising = np.zeros(t), random.random(t) < 0.9
+    for _ in range(2):
+        path = GroupPath(groups, 0, direction, now, cap, rising.copy())
+        last = path.last if np.isfinite(path.last) else path.first + 2.0
+        for position in np.linspace(path.first, last, 5).tolist():
+            plain = share_at(
+                tree,
+                {leaf: Fraction(has) for leaf, has in zip(leaves, now.tolist(), strict=True)},
+                {leaf for leaf in leaves if path.moving[leaf[1]]},
+                {leaf: None if np.isinf(c) else Fraction(c)
+                 for leaf, c in zip(leaves, cap.tolist(), strict=True)},
+                Fraction(position),
+            )  # fmt: skip
+            apart = path.shares(position) - np.array([float(plain[leaf]) for leaf in leaves])
+            assert np.abs(apart).max() <= 1e-10 * max(position, 1.0)
+        now = path.shares(float(random.uniform(path.first, last)))
+        rising &= (now < cap) & (random.random(t) < 0.7)
 
 
 @pytest.mark.parametrize("seed", numbers(400))
