@@ -9,14 +9,13 @@ from typing import Any
 
 from allocator_agent.configuration import OF_USER, Configuration, place_text
 from allocator_agent.errors import Misconfigured, Refused
-from allocator_agent.model import (
-    LICENCE_CLASS,
-    TYPES,
-    Job,
-    Node,
-    Observation,
-    Usage,
+from allocator_agent.licences import (
+    licence_server,
+    licence_server_name,
+    not_counted_problem,
+    without_licences,
 )
+from allocator_agent.model import Job, Node, Observation, Usage
 from allocator_agent.quantities import Units, decimal_text
 from allocator_agent.service import Known, Service
 from allocator_agent.workload_rows import csv_text, emptied, jobs_by_workload, rows_of
@@ -58,7 +57,8 @@ class Feed:
         """Send servers and workloads as they are now. Others of the agent are drained or withdrawn."""
         self._places = observed.accounts
         self._accounts = self._admitted(observed)
-        self._nodes([*observed.nodes, *licence_servers(observed, self._configuration)])
+        licences = licence_server(observed, self._configuration)
+        self._nodes([*observed.nodes, *([licences] if licences else [])])
         jobs = [job for job in observed.jobs if job.account in self._accounts]
         self._workloads(jobs)
 
@@ -147,8 +147,10 @@ class Feed:
         for server in self._known.servers:
             gone = (server["contributed_by"], server["name"]) not in present
             if server["labels"].get(MARK) == name and gone and server["state"] == "active":
+                is_of_licences = server["name"] == licence_server_name(self._configuration)
+                lacking = "licences to give" if is_of_licences else "this node"
                 self.lines.append(
-                    f"  ~ server {server['name']}: drained: the cluster no longer has this node"
+                    f"  ~ server {server['name']}: drained: the cluster no longer has {lacking}"
                 )
                 if not self._dry_run:
                     self._tried(partial(self._service.drain, server))
@@ -200,6 +202,9 @@ class Feed:
                 f"each node of a job is a single task, because the pool cannot run gangs: {why}"
                 " Set gangs = no to stop this message."
             )
+            if names := sorted({name for job in jobs for name in job.licences}):
+                self.problems.append(not_counted_problem(names))
+                jobs = without_licences(jobs)
             workloads = jobs_by_workload(jobs, *read, places=places, gangs=False)
             rows = rows_of(workloads, self._configuration.class_label)
         self.workload_of = {
@@ -256,24 +261,6 @@ class Feed:
 
 
 _ONE_OF = {"nodes": "server", "workloads": "workload", "usage": "usage"}
-
-
-def licence_servers(observed: Observation, configuration: Configuration) -> list[Node]:
-    """Return the server of a cluster's licences, none without any.
-
-    It has each label that jobs select servers by, with a value that only jobs with licences select. It
-    is named after the agent, because other clusters of the pool have one, too.
-    """
-    capacity = {name: amount for name, amount in observed.licences.items() if amount}
-    labels = {
-        label
-        for node in observed.nodes
-        for label in node.labels
-        if label == configuration.class_label or label.startswith(TYPES)
-    }
-    name = f"{configuration.name}-licenses"
-    found = Node(name, capacity, dict.fromkeys(sorted(labels), LICENCE_CLASS), False)
-    return [found] if capacity else []
 
 
 def node_document(node: Node, agent: str) -> dict[str, Any]:

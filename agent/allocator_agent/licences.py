@@ -8,12 +8,21 @@ the job is one task.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from allocator_agent.model import LICENCE, Job, Observation, started_together
+from allocator_agent.configuration import Configuration
+from allocator_agent.model import (
+    LICENCE_CLASS,
+    LICENCE_PREFIX,
+    TYPES,
+    Job,
+    Node,
+    Observation,
+    started_together,
+)
 from allocator_agent.quantities import Units
-from allocator_agent.workload_rows import MOST_KINDS, kinds_of
+from allocator_agent.workload_rows import can_have_licences
 
 WAITS_FOR_LICENCES = "Licenses"
 _FEW = 10  # names in a note
@@ -31,7 +40,7 @@ def with_counted_licences(
 
     A job that waits for other licences is no demand: a decision would keep servers for it in vain.
     """
-    of_pool = {name for name in units.names if name.startswith(LICENCE)}
+    of_pool = {name for name in units.names if name.startswith(LICENCE_PREFIX)}
     counted = of_pool if can_count_licences(places=places, gangs=gangs) else set()
     problems = list(observed.problems)
     if of_pool and not counted:
@@ -42,7 +51,7 @@ def with_counted_licences(
     for parts in started_together(observed.jobs):
         names = {name for job in parts for name in job.licences}
         kept = names & counted
-        if gangs and len(kinds_of(parts, units)) > MOST_KINDS:
+        if not can_have_licences(parts, units, places=places):
             kept = set()
         if names == kept:
             jobs += parts
@@ -61,6 +70,34 @@ def with_counted_licences(
     return replace(observed, jobs=jobs, notes=notes, problems=problems, licences=licences)
 
 
+def without_licences(jobs: Iterable[Job]) -> list[Job]:
+    """Return jobs by the resources of their nodes alone."""
+    return [replace(job, licences={}) for job in jobs]
+
+
+def licence_server(observed: Observation, configuration: Configuration) -> Node | None:
+    """Return the server of a cluster's licences, None without any.
+
+    It has each label that jobs select servers by, with a value that only jobs with licences select.
+    """
+    capacity = {name: amount for name, amount in observed.licences.items() if amount}
+    if not capacity:
+        return None
+    labels = {
+        label
+        for node in observed.nodes
+        for label in node.labels
+        if label == configuration.class_label or label.startswith(TYPES)
+    }
+    values = dict.fromkeys(sorted(labels), LICENCE_CLASS)
+    return Node(licence_server_name(configuration), capacity, values, draining=False)
+
+
+def licence_server_name(configuration: Configuration) -> str:
+    """Return a name that no other cluster of the pool uses."""
+    return f"{configuration.name}-licenses"
+
+
 def not_counted_problem(names: Sequence[str]) -> str:
     """Return the problem of licences that the pool has and its policy cannot divide."""
     return (
@@ -71,7 +108,7 @@ def not_counted_problem(names: Sequence[str]) -> str:
 
 def licence_names(names: Sequence[str]) -> str:
     """Return the cluster's names of the licences that resources stand for, a few of them."""
-    shown = [name.removeprefix(LICENCE) for name in names[:_FEW]]
+    shown = [name.removeprefix(LICENCE_PREFIX) for name in names[:_FEW]]
     return ", ".join(shown) + (", ..." if len(names) > _FEW else "")
 
 

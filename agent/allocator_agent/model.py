@@ -11,8 +11,8 @@ from allocator_agent.quantities import Amounts
 
 TYPES = "gres."  # begins the labels of servers that name the types of a generic resource
 SWITCH = "switch"  # the label of servers that names the switch which they are connected to
-LICENCE = "license_"  # begins the names of a pool's resources that are licences
-# Value of each label that jobs select servers by, of the server that has a cluster's licences.
+LICENCE_PREFIX = "license_"  # begins the names of a pool's resources that are licences
+# Label value of the server of licences, for every label by which jobs select servers.
 LICENCE_CLASS = "slurm-licenses"
 
 

@@ -13,11 +13,11 @@ from fractions import Fraction
 from typing import Any
 
 from allocator_agent.configuration import Configuration
-from allocator_agent.model import LICENCE, LICENCE_CLASS, TYPES, Job, started_together
+from allocator_agent.model import LICENCE_CLASS, LICENCE_PREFIX, TYPES, Job, started_together
 from allocator_agent.quantities import MEBIBYTE, Amounts, Units, decimal_text
 
 _LONGEST_NAME = 240
-MOST_KINDS = 2  # of the pieces of a task
+_MOST_KINDS = 2  # of the pieces of a task
 _Demand = tuple[tuple[str, Fraction], ...]
 _Workloads = dict["_Workload", list[tuple[Job, int]]]
 
@@ -69,18 +69,18 @@ def jobs_by_workload(
     """
     found: _Workloads = {}
     for parts in started_together(jobs):
-        kinds = kinds_of(parts, units)
-        is_gang = gangs and len(kinds) <= MOST_KINDS and sum(kinds.values()) > 1
-        if is_gang and len({(job.where, job.selects) for job in parts}) == 1:
+        if gangs and is_gang(parts, units):
+            kinds = kinds_of(parts, units)
             workload = _workload(parts[0], kinds, configuration, units, places=places)
             tasks = [1] + [0] * (len(parts) - 1)
             found.setdefault(workload, []).extend(zip(parts, tasks))
             continue
         for job in parts:
-            if job.licences and not places and (all_of_it := _counted(job.total, units)):
-                workload = _workload(job, {all_of_it: 1}, configuration, units, places=places)
+            one, whole = _counted(job.demand, units), _counted(job.total, units)
+            if job.licences and whole and (not places or not one):
+                workload = _workload(job, {whole: 1}, configuration, units, places=places)
                 found.setdefault(workload, []).append((job, 1))
-            elif one := _counted(job.demand, units):
+            elif one:
                 workload = _workload(job, {one: 1}, configuration, units, places=places)
                 found.setdefault(workload, []).append((job, job.tasks))
     return found
@@ -92,6 +92,22 @@ def rows_of(workloads: _Workloads, class_label: str) -> list[dict[str, str]]:
         each.row(sum(tasks for _, tasks in workloads[each]), class_label)
         for each in sorted(workloads)
     ]
+
+
+def is_gang(parts: Sequence[Job], units: Units) -> bool:
+    """Return true if jobs that start together can be one task of several pieces."""
+    kinds = kinds_of(parts, units)
+    places = {(job.where, job.selects) for job in parts}
+    return len(kinds) <= _MOST_KINDS and sum(kinds.values()) > 1 and len(places) == 1
+
+
+def can_have_licences(parts: Sequence[Job], units: Units, *, places: bool) -> bool:
+    """Return true if the rows of jobs that start together can have their licences.
+
+    Where the policy puts tasks on servers, only a gang can have both nodes and licences.
+    """
+    on_nodes = any(_counted(job.demand, units) for job in parts)
+    return not places or not on_nodes or is_gang(parts, units)
 
 
 def kinds_of(parts: Sequence[Job], units: Units) -> dict[_Demand, int]:
@@ -130,7 +146,7 @@ def _workload(
     # A type that the pool counts as a resource needs no label.
     selects = tuple(each for each in selects if not _counts_types(each[0], job, units))
     pieces = [(count, dict(demand)) for demand, count in kinds.items()]
-    licences = any(name.startswith(LICENCE) for demand in kinds for name, _ in demand)
+    licences = any(name.startswith(LICENCE_PREFIX) for demand in kinds for name, _ in demand)
     # The server of the licences is on no switch.
     together = job.together if places and sum(kinds.values()) > 1 and not licences else ""
     # The name is of the nodes alone.

@@ -13,7 +13,7 @@ from allocator_agent.checking import compare_seconds
 from allocator_agent.configuration import Configuration
 from allocator_agent.findings import Section
 from allocator_agent.licences import can_count_licences, licence_names, not_counted_problem
-from allocator_agent.model import LICENCE, Observation
+from allocator_agent.model import LICENCE_PREFIX, Observation
 from allocator_agent.service import Known
 from allocator_agent.slurm import closed, reading
 from allocator_agent.slurm.commands import Commands
@@ -89,7 +89,6 @@ class SlurmCheck:
         )
         if known is not None:
             self._check_licences(section, known, observed)
-        if known is not None:
             self._check_closed(section, known, observed)
         for problem in observed.problems:
             if problem == OVERLAP:
@@ -102,7 +101,7 @@ class SlurmCheck:
     def _check_licences(self, section: Section, known: Known, observed: Observation) -> None:
         """Compare the licences of the cluster with those that are resources of the pool."""
         of_pool = {item["name"] for item in known.pool["resources"]}
-        counted = sorted(name for name in of_pool if name.startswith(LICENCE))
+        counted = sorted(name for name in of_pool if name.startswith(LICENCE_PREFIX))
         gangs = known.gangs and self._configuration.gangs
         if counted and not can_count_licences(places=known.places, gangs=gangs):
             section.missing(not_counted_problem(counted), "see Licences in the guide for Slurm")
@@ -221,7 +220,7 @@ def check_settings(section: Section, settings: Mapping[str, str], resources: Seq
     for word, consequence in _ADVISED.items():
         if word not in enforced and not lacking:
             section.note(f"AccountingStorageEnforce lacks {word}: {consequence}", _ENFORCE)
-    tracked = set(settings.get("AccountingStorageTRES", "").split(","))
+    tracked = set(settings.get("AccountingStorageTRES", "").lower().split(","))
     absent = [name for name in resources if tres_of(name) not in tracked]
     section.require(
         not absent,

@@ -159,7 +159,7 @@ class _Planning:
             parts
             for parts in self._of_account.get(account, [])
             if classes == parts[0].where
-            and (item["together"] == SWITCH) == (parts[0].together == SWITCH)
+            and (item["together"] == SWITCH) == _is_on_one_switch(parts)
             and _asks_for_types(parts[0], item)
             and sorted(_kinds_of(parts, item)) == sorted(kinds)
         ]
@@ -337,6 +337,11 @@ def _kinds_of(parts: Sequence[Job], item: Mapping[str, Any]) -> list[Kind]:
         if job.licences:
             counts[tuple(sorted((name, units_of(job.licences, name)) for name in names))] += 1
     return [(count, limits) for limits, count in counts.items()]
+
+
+def _is_on_one_switch(parts: Sequence[Job]) -> bool:
+    """Return true if the decision keeps the nodes of jobs on one switch, where no licences are."""
+    return parts[0].together == SWITCH and not any(job.licences for job in parts)
 
 
 def _is_licences(limits: Sequence[tuple[str, int]]) -> bool:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 
-from allocator_agent.model import LICENCE, SWITCH, TYPES, Job
+from allocator_agent.model import LICENCE_PREFIX, SWITCH, TYPES, Job
 from allocator_agent.quantities import Amounts
 from allocator_agent.slurm.reading import GRES, Partition, Types, node_names, pairs, seconds_of
 from allocator_agent.slurm.tres import UNKNOWN, licence_resource, read_tres
@@ -29,7 +29,7 @@ JOB_FIELDS = (
 )  # fmt: skip
 JOB_FORMAT = ",".join(f"{name}:{width}" for name, width in JOB_FIELDS)
 JOB_STATES = "PENDING,RUNNING,SUSPENDED,STOPPED,CONFIGURING"
-_LICENCE = re.compile(r"([^:=|]+)(?:[:=]([0-9]{1,9}))?")
+_LICENCE_ITEM = re.compile(r"([^:=|]+)(?:[:=]([0-9]{1,9}))?")
 _STEPPED = re.compile(
     r"^(\d{1,10})_\[(\d{1,10})-(\d{1,10}):(\d{1,10})(?:%\d+)?\]\s*$", re.MULTILINE
 )
@@ -62,7 +62,9 @@ def read_jobs(
         demand = {
             name: amount
             for name, amount in read_tres(fields["tres-alloc"]).items()
-            if not name.startswith(LICENCE)  # known also where accounting does not count them
+            if not name.startswith(
+                LICENCE_PREFIX
+            )  # read from `licenses`, which needs no accounting
         }
         nodes = max(1, int(re.split(r"[-K]", fields["numnodes"])[0] or 1))
         among = [partitions[item] for item in fields["partition"].split(",") if item in partitions]
@@ -72,7 +74,9 @@ def read_jobs(
             least = min(partition.least_cpus for partition in among)
             demand["cpu"] = max(demand["cpu"], Fraction(nodes * least))
         whole = "" if fields["hetjobid"] in UNKNOWN else fields["hetjobid"]
-        nodes_now = node_names(fields["nodelist"]) if running and not _is_cut(fields) else ()
+        nodes_now = (
+            node_names(fields["nodelist"]) if running and not _is_cut(fields, "nodelist") else ()
+        )
         # Each part of a heterogeneous job may be on a switch of its own. Slurm starts a job on
         # several switches after `max_switch_wait`.
         is_together = (
@@ -101,20 +105,23 @@ def read_jobs(
             eligible=seconds_of(fields["eligibletime"]),
             selects=_selects(fields, types),
             together=SWITCH if is_together else "",
-            licences=_licences(fields["licenses"]),
+            licences=_licences(fields),
         )
 
 
-def _licences(text: str) -> Amounts:
+def _licences(fields: Mapping[str, str]) -> Amounts:
     """Return the licences of a job, such as `matlab:2,ansys`, by the pool's resource.
 
     A text that states no single amount of each, such as the alternatives of `a:1|b:1`, is one licence by
     that name, which no pool counts.
     """
+    text = fields["licenses"]
+    if text in (*UNKNOWN, "(null)"):
+        return {}
     found: Amounts = {}
-    for item in re.split("[,;]", text) if text not in (*UNKNOWN, "(null)") else ():
-        match = _LICENCE.fullmatch(item)
-        if match is None or len(text) >= dict(JOB_FIELDS)["licenses"]:
+    for item in re.split("[,;]", text):
+        match = _LICENCE_ITEM.fullmatch(item)
+        if match is None or _is_cut(fields, "licenses"):
             return {licence_resource(text): Fraction(1)}
         name = licence_resource(match[1])
         found[name] = found.get(name, Fraction(0)) + int(match[2] or 1)
@@ -187,9 +194,9 @@ def _queued(text: str) -> Iterator[dict[str, str]]:
         yield fields
 
 
-def _is_cut(fields: Mapping[str, str]) -> bool:
-    """Return true if squeue had no room for all nodes of a job."""
-    return len(fields["nodelist"]) >= dict(JOB_FIELDS)["nodelist"]
+def _is_cut(fields: Mapping[str, str], name: str) -> bool:
+    """Return true if squeue had no room for all of a field of a job."""
+    return len(fields[name]) >= dict(JOB_FIELDS)[name]
 
 
 def _reservation_of(fields: Mapping[str, str]) -> str:

@@ -196,15 +196,13 @@ def partition_of_all(partitions: Mapping[str, Partition]) -> str:
 def read_licences(text: str) -> Amounts:
     """Return the licences that `scontrol --oneliner show licenses` prints, by the pool's resource.
 
-    Reserved ones, and those that are in use outside of Slurm, are left out.
+    Those that reservations hold are left out.
     """
     found: Amounts = {}
     for line in map(pairs, text.splitlines()):
         if "LicenseName" in line:
-            taken = int(line.get("Reserved", 0)) + int(line.get("LastDeficit", 0))
-            found[licence_resource(line["LicenseName"])] = Fraction(
-                max(0, int(line["Total"]) - taken)
-            )
+            left = int(line["Total"]) - int(line.get("Reserved", 0))
+            found[licence_resource(line["LicenseName"])] = Fraction(max(0, left))
     return found
 
 

@@ -52,7 +52,7 @@ from allocator_agent.slurm.writing import Writer
 
 _ASSOCIATION = "account,user,partition,grptres,fairshare,id,grptresmins,maxjobs"
 OVERLAP = "partitions overlap: limits of a partition hold for the jobs that were sent to it only"
-_LICENCES = ("scontrol", "--oneliner", "show", "licenses")
+_SHOW_LICENCES = ("scontrol", "--oneliner", "show", "licenses")
 
 
 class Slurm:
@@ -102,7 +102,7 @@ class Slurm:
             tree = others.submit(self._read_tree)
             reservations = others.submit(self._reservations)
             topology = others.submit(self._read_switches)
-            shown = others.submit(self._commands.run, *_LICENCES)
+            shown = others.submit(self._commands.run, *_SHOW_LICENCES)
             output = self._commands.run("scontrol", "--oneliner", "show", "node")
             queued = with_lost_tasks(queue.result(), arrays.result())
             self._associations = rows.result()

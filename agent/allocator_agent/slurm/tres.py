@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from allocator_agent.model import LICENCE
+from allocator_agent.model import LICENCE_PREFIX
 from allocator_agent.quantities import MEBIBYTE, Amounts
 
 GPU_OF_TYPE = "gpu_"  # begins a pool's resource that is GPUs of one type
-_LICENCES = "license/"  # begins the TRES of licences
+_LICENCE_TRES = "license/"  # begins the TRES of licences
 UNKNOWN = ("", "Unknown", "None", "N/A")
 _NUMBER = re.compile(r"([0-9]+(?:\.[0-9]+)?)([KMGTPE]?)[nc]?")
 
@@ -43,8 +43,8 @@ def read_tres(text: str) -> Amounts:
 
 def resource_of(tres: str) -> str:
     """Return the pool's resource that corresponds to a TRES."""
-    if tres.startswith(_LICENCES):
-        return licence_resource(tres[len(_LICENCES) :])
+    if tres.startswith(_LICENCE_TRES):
+        return licence_resource(tres[len(_LICENCE_TRES) :])
     return "memory" if tres == "mem" else tres.rpartition("/")[2].lower().replace(":", "_")
 
 
@@ -52,14 +52,14 @@ def tres_of(resource: str) -> str:
     """Return the TRES by which a pool's resource is limited."""
     if resource.startswith(GPU_OF_TYPE):
         return f"gres/gpu:{resource[len(GPU_OF_TYPE) :]}"
-    if resource.startswith(LICENCE):
-        return f"{_LICENCES}{resource[len(LICENCE) :]}"
+    if resource.startswith(LICENCE_PREFIX):
+        return f"{_LICENCE_TRES}{resource[len(LICENCE_PREFIX) :]}"
     return {"cpu": "cpu", "memory": "mem"}.get(resource, f"gres/{resource}")
 
 
 def is_licence(tres: str) -> bool:
     """Return true for a TRES that is on no node."""
-    return tres.startswith(_LICENCES)
+    return tres.startswith(_LICENCE_TRES)
 
 
 def units_of(amounts: Amounts, tres: str) -> int:
@@ -70,7 +70,7 @@ def units_of(amounts: Amounts, tres: str) -> int:
 
 def licence_resource(name: str) -> str:
     """Return the pool's resource that corresponds to a licence."""
-    return f"{LICENCE}{name.lower()}"
+    return f"{LICENCE_PREFIX}{name.lower()}"
 
 
 def _amount(name: str, text: str) -> Fraction:

@@ -1,14 +1,16 @@
 """Licences as resources of the pool: which are counted, and how jobs and limits name them."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 
 from allocator_agent.configuration import Configuration
-from allocator_agent.feeding import licence_servers
-from allocator_agent.licences import with_counted_licences
+from allocator_agent.feeding import Feed
+from allocator_agent.licences import licence_server, with_counted_licences
 from allocator_agent.model import Job, Node, Observation
 from allocator_agent.quantities import Units
+from allocator_agent.service import Known
 from allocator_agent.slurm.holds import HeldCluster, plan_holds
 from allocator_agent.slurm.planning import plan_removals
 from allocator_agent.slurm.reading import Association
@@ -76,9 +78,15 @@ def test_a_policy_that_puts_each_task_on_one_server_divides_no_licences():
 
 def test_licences_are_left_out_of_jobs_with_too_many_kinds_of_pieces():
     parts = [job(1, MATLAB, whole="1", cpu=1), job(2, whole="1", cpu=2)]
-    found = with_counted_licences(observed(*parts), UNITS, **PLACED)
-    assert [each.licences for each in found.jobs] == [{}, {}]
-    assert found.notes
+    elsewhere = [job(1, MATLAB, whole="1"), job(2, whole="1", where=("big",))]
+    for jobs in (parts, elsewhere):
+        found = with_counted_licences(observed(*jobs), UNITS, **PLACED)
+        assert [each.licences for each in found.jobs] == [{}, {}]
+        assert found.notes
+    # One pool has both, part by part.
+    found = with_counted_licences(observed(*parts), UNITS, **ONE_POOL)
+    assert [each.licences for each in found.jobs] == [MATLAB, {}]
+    assert not found.notes
 
 
 def test_licences_are_a_piece_of_a_job_where_the_policy_places_gangs():
@@ -97,6 +105,32 @@ def test_licences_are_a_piece_of_a_job_where_the_policy_places_gangs():
     assert (row["pieces"], row["second_pieces"], row.get("together")) == ("3", "1", None)
 
 
+def test_licences_alone_are_a_task_where_the_pool_counts_nothing_else_of_a_job():
+    units = Units([{"name": "gpu"}, {"name": "license_matlab"}])
+    found = with_counted_licences(observed(job(1, MATLAB)), units, **PLACED)
+    workloads = jobs_by_workload(found.jobs, CONFIGURATION, units, **PLACED)
+    (row,) = rows_of(workloads, CONFIGURATION.class_label)
+    assert (row["tasks"], row["demand.license_matlab"]) == ("1", "2")
+
+
+class Refusing:
+    """A service that refuses gangs."""
+
+    def import_rows(self, kind, body):
+        error = {"code": "workload.pieces", "detail": "No gangs."}
+        rows = [] if kind == "nodes" else [{"name": "x", "outcome": "refused", "errors": [error]}]
+        return {"rows": rows}, 1
+
+
+def test_licences_are_left_out_with_a_problem_if_the_service_refuses_gangs():
+    known = Known({}, True, True, frozenset("a"), [], [])
+    feed = Feed(CONFIGURATION, Refusing(), UNITS, known, dry_run=True)
+    feed.send(observed(job(1, MATLAB), licences=MATLAB))
+    assert any("cannot run gangs" in problem for problem in feed.problems)
+    assert any("no job gets license_matlab" in problem for problem in feed.problems)
+    assert feed.workload_of == {"1": ("a", "lab/any/cpu=1")}
+
+
 def test_a_job_with_licences_is_one_task_where_the_policy_sees_one_pool():
     """A third of a licence for each of three nodes, rounded up, would be more than one."""
     one = {"license_matlab": Fraction(1)}
@@ -105,11 +139,11 @@ def test_a_job_with_licences_is_one_task_where_the_policy_sees_one_pool():
 
 
 def test_the_server_of_the_licences_has_a_value_of_each_label_that_jobs_select_by():
-    (server,) = licence_servers(observed(licences=MATLAB), CONFIGURATION)
+    server = licence_server(observed(licences=MATLAB), CONFIGURATION)
     assert (server.name, server.capacity) == ("lab-licenses", MATLAB)
     assert server.labels == {"partition": "slurm-licenses", "gres.gpu": "slurm-licenses"}
     none = observed(licences={"license_matlab": Fraction(0)})
-    assert licence_servers(none, CONFIGURATION) == []
+    assert licence_server(none, CONFIGURATION) is None
 
 
 def held(*jobs, pieces, classes=()):
@@ -133,6 +167,9 @@ def test_nodes_are_held_for_a_job_with_licences_and_none_for_the_licences():
     waits = job(1, MATLAB, tasks=2, reason="Resources", where=("big",), partition="big")
     plan = held(waits, pieces=[node_pieces, licences], classes=["big", "slurm-licenses"])
     assert [hold.cores for hold in plan.made] == [{"n1": 1, "n2": 1}]
+    # No licence is on a switch, so that the decision keeps no such job on one.
+    plan = held(replace(waits, together="switch"), pieces=[node_pieces, licences], classes=["big"])
+    assert plan.made
     # Slurm finds a single node by itself.
     single = job(1, MATLAB, reason="Resources")
     assert not held(single, pieces=[{**node_pieces, "count": 1}, licences]).made

@@ -463,7 +463,7 @@ def test_licences_that_jobs_can_get():
         "LicenseName=A@db Total=4 Used=1 Free=3 Reserved=0 Remote=yes LastConsumed=2 LastDeficit=1\n"
         "LicenseName=c Total=1 Used=0 Free=0 Reserved=3 Remote=no\n"
     )
-    assert reading.read_licences(shown) == {"license_b": 3, "license_a@db": 3, "license_c": 0}
+    assert reading.read_licences(shown) == {"license_b": 3, "license_a@db": 4, "license_c": 0}
     assert reading.read_licences("No licenses configured in Slurm.\n") == {}
     for resource, name in (("license_matlab", "license/matlab"), ("license", "gres/license")):
         assert (tres.tres_of(resource), tres.resource_of(name)) == (name, resource)
