@@ -31,7 +31,7 @@ from policies.fields import ChoiceField, Document, DocumentField
 
 log = structlog.get_logger(__name__)
 
-# A probe is not to wait for a broker that hangs, without which the service is degraded only.
+# A hanging broker only degrades the service, so that a probe must not wait for it.
 PING_SECONDS = 0.2
 
 OK, DEGRADED, FAILED = "ok", "degraded", "failed"

@@ -249,7 +249,7 @@ class Service:
                 again = in_flight or answer.status in _AGAIN
                 if answer.status < 400:
                     return answer
-                # A twin of a web process that died holds the key until the database notices.
+                # The key of a killed web process stays locked until the database closes its session.
                 if (answer.status >= 500 or in_flight) and (last or not again):
                     raise ServiceAway(f"{method} {path} was answered with {answer.status}")
                 if last or not again:

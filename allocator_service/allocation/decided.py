@@ -392,8 +392,8 @@ class _Reading:
     def _rounded(self) -> Iterator[tuple[str, ServerClassName, Vector]]:
         """Yield the difference of each workload's tasks and its placements.
 
-        Both are stored as doubles, so that placements add up to other last digits than the tasks. The
-        largest placement has the difference, in each answer alike, so that parts add up to the whole.
+        The doubles of placements do not add up exactly to those of tasks. The difference is added to the
+        largest placement, so that the parts sum to the decision in every answer.
         """
         if self.choice.whole_tasks:
             return
@@ -407,6 +407,7 @@ class _Reading:
         for workload, placed in added.items():
             decided = Decimal(repr(self.rows.tasks[workload][0]))
             lost = decided - placed
+            # A larger difference is not rounding, and must stay visible.
             if not lost or abs(lost) > _ROUNDING * decided:
                 continue
             # The first of servers that the run did not distinguish, which may be of several clusters.

@@ -43,7 +43,7 @@ def away_texts(run: Run, tenant: str, reasons: Mapping[str, str]) -> dict[str, s
 
     A workload with another reason has an empty text or none.
     """
-    away = {name: at for name, at in clusters_away(run.pool).items() if at <= run.created_at}
+    away = clusters_away(run.pool, by=run.created_at)
     if not away:
         return {}
     rows = Allocation.objects.filter(run=run, tenant__slug=tenant)

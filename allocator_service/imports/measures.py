@@ -76,7 +76,7 @@ class Measures:
             except Unacceptable as error:
                 errors.extend(error.errors)
                 continue
-            # Nothing of a resource under a second name contradicts nothing.
+            # An amount of 0 under a second name is no contradiction.
             if not amount:
                 continue
             if index in named:

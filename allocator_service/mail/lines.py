@@ -45,12 +45,12 @@ def line_of(event: Event) -> Line | None:
     if found is None or event.tenant is None:
         return None
     kind, text_of = found
-    text = text_of(event.payload)
+    text = text_of(event)
     return Line(kind, _shortened(text)) if text else None
 
 
-def _allocation(payload: Mapping[str, Any]) -> str:
-    fell = [each for each in payload["workloads"] if each["after"] < each["before"]]
+def _allocation(event: Event) -> str:
+    fell = [each for each in event.payload["workloads"] if each["after"] < each["before"]]
     found = _workloads(each["workload"] for each in fell[:NAMED])
     parts = [
         f"{found[each['workload']].name} may run {_tasks(each['after'])} instead of"
@@ -60,40 +60,44 @@ def _allocation(payload: Mapping[str, Any]) -> str:
     if len(fell) > NAMED:
         parts.append(f"{counted(len(fell) - NAMED, 'more workload')} may run fewer tasks")
     stopped = [found[each["workload"]] for each in fell[:NAMED] if not each["after"]]
-    return f"{'; '.join(parts)}.{_of_clusters_away(stopped)}" if parts else ""
+    return f"{'; '.join(parts)}.{_of_clusters_away(stopped, event)}" if parts else ""
 
 
-def _of_clusters_away(stopped: Sequence[Workload]) -> str:
-    """Return a sentence about the workloads whose clusters left, empty if there are none."""
-    names: dict[str, list[str]] = {}
+def _of_clusters_away(stopped: Sequence[Workload], event: Event) -> str:
+    """Return sentences about the workloads whose clusters had left by an event."""
     # All are of the event's pool.
-    away = clusters_away(stopped[0].pool) if stopped else {}
+    away = clusters_away(stopped[0].pool, by=event.occurred_at) if stopped else {}
+    parts = []
     for each in stopped:
         gone = clusters_away_text(each.server_selector, away, each.pool.timezone)
         if gone:
-            names.setdefault(gone, []).append(each.name)
-    return "".join(f" {', '.join(of)}: {gone[0].lower()}{gone[1:]}" for gone, of in names.items())
+            parts.append(f" {each.name}: {gone[0].lower()}{gone[1:]}")
+    return "".join(parts)
 
 
-def _unsatisfiable(payload: Mapping[str, Any]) -> str:
-    workload, reason = _workloads([payload["workload"]])[payload["workload"]], payload["reason"]
-    away = clusters_away(workload.pool)
+def _unsatisfiable(event: Event) -> str:
+    id_, reason = event.payload["workload"], event.payload["reason"]
+    workload = _workloads([id_])[id_]
+    away = clusters_away(workload.pool, by=event.occurred_at)
     gone = away_text(reason, workload.server_selector, away, workload.pool.timezone)
     return f"{workload.name} cannot run. {gone or reason_text(reason, TENANT)}"
 
 
-def _starved(payload: Mapping[str, Any]) -> str:
+def _starved(event: Event) -> str:
+    payload = event.payload
     hours = number_text(Decimal(str(payload["waiting_seconds"])) / 3600)
     return f"No task of yours has run for {hours} {'hour' if hours == '1' else 'hours'}."
 
 
-def _blocked(payload: Mapping[str, Any]) -> str:
+def _blocked(event: Event) -> str:
+    payload = event.payload
     # Without their number, which counts each piece of a task.
     reason = f" The scheduler's reason: {payload['reason']}." if payload["reason"] else ""
     return f"Jobs of yours wait in the scheduler although the decision lets them run.{reason}"
 
 
-def _notice(payload: Mapping[str, Any]) -> str:
+def _notice(event: Event) -> str:
+    payload = event.payload
     jobs = payload["jobs"]
     first = min(datetime.fromisoformat(each["ends_at"]) for each in jobs)
     return (
@@ -102,7 +106,8 @@ def _notice(payload: Mapping[str, Any]) -> str:
     )
 
 
-def _taken_back(payload: Mapping[str, Any]) -> str:
+def _taken_back(event: Event) -> str:
+    payload = event.payload
     return f"Ended, as above your part: {_jobs(payload)}. What ended queues again."
 
 
@@ -113,7 +118,8 @@ def _jobs(payload: Mapping[str, Any]) -> str:
     return f"job{'' if payload['count'] == 1 else 's'} {named}{more}"
 
 
-def _budget(payload: Mapping[str, Any]) -> str:
+def _budget(event: Event) -> str:
+    payload = event.payload
     resource = payload["resource"]
     # Events of earlier versions have no currency.
     unit = f" hours of {resource}" if resource else f" {payload.get('currency') or ''}".rstrip()
@@ -125,17 +131,20 @@ def _budget(payload: Mapping[str, Any]) -> str:
     )
 
 
-def _units(payload: Mapping[str, Any]) -> str:
+def _units(event: Event) -> str:
+    payload = event.payload
     effect = " Your workloads are served after all others." if payload["best_effort"] else ""
     return f"Your service units are used up.{effect}"
 
 
-def _statement(payload: Mapping[str, Any]) -> str:
+def _statement(event: Event) -> str:
+    payload = event.payload
     billed = money_text(payload["billed"], payload["currency"])
     return f"Your statement of {month_text(payload['month'][:7])} is closed: {billed}."
 
 
-def _credit_note(payload: Mapping[str, Any]) -> str:
+def _credit_note(event: Event) -> str:
+    payload = event.payload
     return (
         f"A credit note of {money_text(payload['amount'], payload.get('currency', ''))} was issued."
     )
@@ -155,7 +164,7 @@ def _shortened(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
-_LINES: Mapping[str, tuple[MailKind, Callable[[Mapping[str, Any]], str]]] = {
+_LINES: Mapping[str, tuple[MailKind, Callable[[Event], str]]] = {
     "allocation.changed": (MailKind.ALLOCATION, _allocation),
     "workload.unsatisfiable": (MailKind.UNSATISFIABLE, _unsatisfiable),
     "tenant.starved": (MailKind.UNSATISFIABLE, _starved),

@@ -17,7 +17,7 @@ _RESOURCE = "resource:"
 _LEND = f"{LIMIT}lend"
 # Reasons of workloads whose clusters have no server at all.
 _WITHOUT_SERVERS = (NO_ELIGIBLE_SERVER, RESOURCE_ABSENT)
-_MOST_CLUSTERS = 3  # named in a sentence, which then fits into 500 characters
+_MOST_CLUSTERS = 3  # named in a sentence
 
 
 @dataclass(frozen=True)

@@ -111,7 +111,7 @@ def schedule_document(
     reader = SlotReader(pool, None if caller is None else {caller.pk: caller.slug})
     return {
         **{name: plan[name] if whole else None for name in numbers},
-        # Schedules that were stored before the field was have none.
+        # Older schedules lack the field.
         "order_proven": plan.get("order_proven", True),
         "slots": [
             {**slot, "allocations": reader.rows(schedule, slot["allocations"])}

@@ -55,7 +55,7 @@ REPORTS = (
     billing.BillingView,
 )
 
-# Keys are any text: a view answers one of a wrong form as one of nothing, with its error code.
+# Keys are matched as text: the view answers 404 with its code for a malformed one.
 urlpatterns = [
     path("tenants/", tenants.TenantsView.as_view(), name="tenants"),
     path("tenants/<str:tenant>/", tenants.TenantView.as_view(), name="tenant"),

@@ -116,7 +116,7 @@ class GroupRounds(Rounds):
         progress = np.inf
         for step in range(MOST_PROGRAMS):
             between = path.corners[(path.corners > lower) & (path.corners < upper)]
-            # The same program again would give the same prices.
+            # Prices that no longer lower the bound seldom do so when they are computed again.
             stalled = step >= NEWTON_STEPS or progress <= close
             halves = stalled and len(between) > 0
             trial = float(between[len(between) // 2]) if halves else upper

@@ -479,7 +479,6 @@ class GroupPath:
         direction = self._direction[tenants]
         points = np.empty((len(at), 1 + direction.shape[1]))
         points[:, 0], points[:, 1:] = at, at[:, None] * direction[child]
-        # A position rises by 1 for each unit of itself.
         rays = np.empty((len(tenants) - int(ends.sum()), points.shape[1]))
         rays[:, 0], rays[:, 1:] = 1.0, direction[~ends]
         parts = [self._polygons[node] for node in mine[len(tenants) :].tolist()]

@@ -131,7 +131,7 @@ class EffectiveKueue(Kubernetes):
         if owner is None or not same_quotas(before, after):
             plan.changes.append(Change(_KINDS[kind], after, before))
 
-    def _renewed(self, path: str, version: str) -> Manifest | None:
+    def _bump_version(self, path: str, version: str) -> Manifest | None:
         """Return an object with its quotas in force, at a later version than `version`.
 
         Raises `FieldDropped` if the API server drops effective quotas.

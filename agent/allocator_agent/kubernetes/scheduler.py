@@ -281,7 +281,7 @@ class Kubernetes:
             before = plan.known.get(path, sent or {})
             label = f"{before.get('kind', '')} {path.rpartition('/')[2]}"
             try:
-                now = self._renewed(path, "" if sent is None else version_of(sent))
+                now = self._bump_version(path, "" if sent is None else version_of(sent))
             except (ApiRefused, NotKept) as error:
                 problems.append(f"{label}: {error}")
                 continue
@@ -292,7 +292,7 @@ class Kubernetes:
                 problems.append(f"{label}: written meanwhile, it has {', '.join(more)}")
         return problems
 
-    def _renewed(self, path: str, version: str) -> Manifest | None:
+    def _bump_version(self, path: str, version: str) -> Manifest | None:
         """Return an object at a later version than `version`, which is empty if it is unknown."""
         present = self._read(path)
         if present is None or version not in ("", version_of(present)):

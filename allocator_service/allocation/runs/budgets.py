@@ -153,7 +153,7 @@ def budgets_watch(*, now: datetime) -> None:
     """Request a decision in each pool whose exhausted budgets are others than in its last run."""
     for pool in Pool.objects.filter(pk__in=pools_with_budgets()):
         last = Run.objects.filter(pool=pool, snapshot__isnull=False).first()
-        # With its period: a budget that is exhausted again in the next one is another.
+        # The key includes the period, so that a budget exhausted again counts as new.
         known = set() if last is None else {_key(each) for each in last.budgets}
         if {_key(each) for each in exhausted_stored(budget_states(pool, at=now))} != known:
             decision_request(pool, now=now)

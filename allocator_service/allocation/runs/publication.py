@@ -299,7 +299,7 @@ def _mark_unsatisfiable(run: Run, state: PoolState, allocation: Decision, now: d
         if reason == present or id_ not in decided:
             continue
         changed.setdefault(reason, []).append(id_)
-        # Its end is no event: the next decision serves the workload, which is one.
+        # No event for the end: the next decision records one when it serves the workload.
         if reason:
             event_record(
                 kind="workload.unsatisfiable",

@@ -100,7 +100,7 @@ class Relay:
         self._publish_due(now, again=False)
         if monotonic >= self._reconcile_due:
             self._reconcile_due = monotonic + RECONCILE_SECONDS
-            # A queue that long loses nothing. Its messages are late.
+            # Do not publish again into a long queue: its messages are late, not lost.
             if messages_waiting(app) < MAX_QUEUED:
                 self._publish_due(now, again=True)
         if monotonic >= self._ahead_due:

@@ -74,7 +74,7 @@ def coverage(
     The oldest commitment to a resource covers first. Covered use is subtracted from the `tiered` costs.
     """
     by_pair: dict[tuple[int, str], list[Commitment]] = {}
-    # Keys ascend with age.
+    # Ascending keys: the oldest commitment first.
     for commitment in sorted(commitments, key=attrgetter("pk")):
         by_pair.setdefault((commitment.tenant_id, commitment.resource), []).append(commitment)
     covered: dict[CoverageKey, Covered] = {}
