@@ -67,3 +67,10 @@ def _joined(changes: Sequence[ObjectChange]) -> ObjectChange:
         tuple(value for change in changes for value in change.values),
         tuple(note for change in changes for note in change.notes),
     )
+
+
+def few(names: Iterable[str], *, most: int = 10) -> str:
+    """Return names as a text that fits into a line."""
+    found = list(names)
+    more = f" and {len(found) - most} more" if len(found) > most else ""
+    return ", ".join(found[:most]) + more

@@ -9,6 +9,7 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Protocol
 
+from allocator_agent.changes import few
 from allocator_agent.configuration import OF_USER, Configuration, place_text
 from allocator_agent.errors import Refused, ServiceAway
 from allocator_agent.findings import Section
@@ -154,10 +155,10 @@ def _tenants(configuration: Configuration, known: Known, observed: Observation) 
         f" or name theirs under [{words.mapping}]"
     )
     if absent and known.has_clusters:
-        section.note(f"members of other clusters, or without {words.one}: {_few(absent)}", remedy)
+        section.note(f"members of other clusters, or without {words.one}: {few(absent)}", remedy)
     elif absent and of_users:
         section.note(
-            f"members without user: {_few(absent)}. A membership that an agent began ends after 30 days"
+            f"members without user: {few(absent)}. A membership that an agent began ends after 30 days"
             " of absence",
             remedy,
         )
@@ -165,7 +166,7 @@ def _tenants(configuration: Configuration, known: Known, observed: Observation) 
         section.require(
             not absent,
             f"each of {len(members)} members has its {words.one}" if members else "no members yet",
-            f"members without {words.one}: {_few(absent)}",
+            f"members without {words.one}: {few(absent)}",
             remedy,
         )
     for tenant in sorted(members & parents.keys()):
@@ -175,7 +176,7 @@ def _tenants(configuration: Configuration, known: Known, observed: Observation) 
         )
     if twins := sorted(observed.accounts - set(accounts.values())):
         section.missing(
-            f"{words.many} whose tenant has another already: {_few([place_text(t) for t in twins])}",
+            f"{words.many} whose tenant has another already: {few([place_text(t) for t in twins])}",
             f"name a tenant for each under [{words.mapping}]",
         )
     outside = [
@@ -207,7 +208,7 @@ def _in_groups(
     if without:
         section.missing(
             "accounts whose users cannot be members, because they are not groups:"
-            f" {_few(sorted(without))}",
+            f" {few(sorted(without))}",
             "import the accounts as groups of the pool",
         )
     return [tenant for tenant in outside if above[tenant] not in without]
@@ -218,10 +219,10 @@ def _outside(section: Section, configuration: Configuration, outside: Sequence[s
     if not outside:
         return
     if configuration.registers_tenants:
-        section.ok(f"{len(outside)} become members in the first round: {_few(outside)}")
+        section.ok(f"{len(outside)} become members in the first round: {few(outside)}")
     else:
         section.note(
-            f"without a limit, as they are not members: {_few(outside)}",
+            f"without a limit, as they are not members: {few(outside)}",
             "set [agent] register_tenants = yes, or add them to the pool",
         )
 
@@ -238,20 +239,14 @@ def _groups(
         return
     limited = sorted(known.groups & parents.keys())
     if limited:
-        section.ok(f"accounts of groups, limited to the sum below them: {_few(limited)}")
+        section.ok(f"accounts of groups, limited to the sum below them: {few(limited)}")
     if free := sorted(parents.keys() - known.groups - known.members):
         section.note(
-            f"accounts with others below them and no limit of their own: {_few(free)}",
+            f"accounts with others below them and no limit of their own: {few(free)}",
             "import them as groups of the pool, if they are to have one",
         )
     if childless := sorted(known.groups & accounts.keys()):
         section.note(
-            f"accounts of groups without accounts below them: {_few(childless)}",
+            f"accounts of groups without accounts below them: {few(childless)}",
             "sacctmgr modify account NAME set parent=GROUP",
         )
-
-
-def _few(names: Sequence[str]) -> str:
-    """Return names as a text that fits into a line."""
-    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
-    return ", ".join(names[:_NAMES]) + more

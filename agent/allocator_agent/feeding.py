@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import partial
 from typing import Any
 
+from allocator_agent.changes import few
 from allocator_agent.configuration import OF_USER, Configuration, place_text
 from allocator_agent.errors import Misconfigured, Refused
 from allocator_agent.licences import (
@@ -27,7 +28,6 @@ _WITHDRAWN = 20  # in a round
 _ADMISSION = "admission"
 _OTHER_CLUSTER = "cluster.other"
 _NO_GANGS = "workload.pieces"
-_FEW = 10  # names in a problem
 
 
 class Feed:
@@ -132,8 +132,7 @@ class Feed:
         if lacking:
             self.problems.append(
                 f"{sum(lacking.values())} users have no limit, because their accounts are not groups of"
-                f" the pool: {', '.join(sorted(lacking)[:_FEW])}"
-                f"{', ...' if len(lacking) > _FEW else ''}; import the accounts as groups"
+                f" the pool: {few(sorted(lacking))}; import the accounts as groups"
             )
         return found
 
@@ -148,10 +147,12 @@ class Feed:
             gone = (server["contributed_by"], server["name"]) not in present
             if server["labels"].get(MARK) == name and gone and server["state"] == "active":
                 is_of_licences = server["name"] == licence_server_name(self._configuration)
-                lacking = "licences to give" if is_of_licences else "this node"
-                self.lines.append(
-                    f"  ~ server {server['name']}: drained: the cluster no longer has {lacking}"
+                why = (
+                    "it has no licences to give"
+                    if is_of_licences
+                    else "the cluster no longer has this node"
                 )
+                self.lines.append(f"  ~ server {server['name']}: drained: {why}")
                 if not self._dry_run:
                     self._tried(partial(self._service.drain, server))
 

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from allocator_agent.changes import few
 from allocator_agent.configuration import Configuration
 from allocator_agent.model import (
     LICENCE_CLASS,
@@ -25,7 +26,6 @@ from allocator_agent.quantities import Units
 from allocator_agent.workload_rows import can_have_licences
 
 WAITS_FOR_LICENCES = "Licenses"
-_FEW = 10  # names in a note
 
 
 def can_count_licences(*, places: bool, gangs: bool) -> bool:
@@ -38,7 +38,8 @@ def with_counted_licences(
 ) -> Observation:
     """Return the observation with the licences that the pool counts, and no others.
 
-    A job that waits for other licences is no demand: a decision would keep servers for it in vain.
+    A job that waits for other licences is no demand: a decision would keep servers for it in vain. Nor
+    is one that needs licences of the pool in a way that no decision can give.
     """
     of_pool = {name for name in units.names if name.startswith(LICENCE_PREFIX)}
     counted = of_pool if can_count_licences(places=places, gangs=gangs) else set()
@@ -47,6 +48,7 @@ def with_counted_licences(
         problems.append(not_counted_problem(sorted(of_pool)))
     jobs: list[Job] = []
     left_out: Counter[str] = Counter()
+    stopped: list[str] = []
     asking = 0
     for parts in started_together(observed.jobs):
         names = {name for job in parts for name in job.licences}
@@ -58,6 +60,9 @@ def with_counted_licences(
             continue
         left_out.update(names - kept)
         asking += len(parts)
+        if names & counted and not kept and not any(job.running for job in parts):
+            stopped += [job.id for job in parts]
+            continue
         jobs += [
             replace(
                 job, licences={name: job.licences[name] for name in job.licences if name in kept}
@@ -65,7 +70,14 @@ def with_counted_licences(
             for job in parts
             if job.reason != WAITS_FOR_LICENCES
         ]
-    notes = [*observed.notes, _note(asking, sorted(left_out))] if asking else observed.notes
+    if stopped:
+        problems.append(
+            f"jobs that cannot start, because no decision can give their licences: {few(stopped)};"
+            " submit parts of one kind to one partition, or licences in jobs of their own"
+        )
+    notes = [*observed.notes, _note(asking, sorted(left_out))] if asking else list(observed.notes)
+    if absent := sorted(counted - observed.licences.keys()):
+        notes.append(f"the cluster has no licence {licence_names(absent)}, a resource of the pool")
     licences = {name: observed.licences[name] for name in observed.licences if name in counted}
     return replace(observed, jobs=jobs, notes=notes, problems=problems, licences=licences)
 
@@ -108,12 +120,9 @@ def not_counted_problem(names: Sequence[str]) -> str:
 
 def licence_names(names: Sequence[str]) -> str:
     """Return the cluster's names of the licences that resources stand for, a few of them."""
-    shown = [name.removeprefix(LICENCE_PREFIX) for name in names[:_FEW]]
-    return ", ".join(shown) + (", ..." if len(names) > _FEW else "")
+    return few([name.removeprefix(LICENCE_PREFIX) for name in names])
 
 
 def _note(asking: int, names: Sequence[str]) -> str:
-    return (
-        f"{asking} jobs ask for licences ({licence_names(names)}) that are not counted: the other"
-        " resources of these jobs are"
-    )
+    jobs = "1 job asks" if asking == 1 else f"{asking} jobs ask"
+    return f"{jobs} for licences that are not counted: {licence_names(names)}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from allocator_agent.quantities import Amounts
+from allocator_agent.quantities import Amounts, added
 
 TYPES = "gres."  # begins the labels of servers that name the types of a generic resource
 SWITCH = "switch"  # the label of servers that names the switch which they are connected to
@@ -82,6 +82,14 @@ def started_together(jobs: Iterable[Job]) -> list[list[Job]]:
             if job.whole:
                 wholes[job.whole] = parts
         parts.append(job)
+    return found
+
+
+def all_licences(parts: Iterable[Job]) -> Amounts:
+    """Return the licences of jobs that start together."""
+    found: Amounts = {}
+    for job in parts:
+        found = added(found, job.licences)
     return found
 
 

@@ -13,7 +13,14 @@ from fractions import Fraction
 from typing import Any
 
 from allocator_agent.configuration import Configuration
-from allocator_agent.model import LICENCE_CLASS, LICENCE_PREFIX, TYPES, Job, started_together
+from allocator_agent.model import (
+    LICENCE_CLASS,
+    LICENCE_PREFIX,
+    TYPES,
+    Job,
+    all_licences,
+    started_together,
+)
 from allocator_agent.quantities import MEBIBYTE, Amounts, Units, decimal_text
 
 _LONGEST_NAME = 240
@@ -113,15 +120,15 @@ def can_have_licences(parts: Sequence[Job], units: Units, *, places: bool) -> bo
 def kinds_of(parts: Sequence[Job], units: Units) -> dict[_Demand, int]:
     """Return the number of pieces that start together, by their demand.
 
-    The licences of a job are one piece.
+    Their licences are one piece.
     """
     kinds: Counter[_Demand] = Counter()
     for job in parts:
         counted = _counted(job.demand, units)
         if counted and not job.splits:
             kinds[counted] += job.tasks
-        if licences := _counted(job.licences, units):
-            kinds[licences] += 1
+    if licences := _counted(all_licences(parts), units):
+        kinds[licences] += 1
     return dict(sorted(kinds.items()))
 
 

@@ -281,9 +281,9 @@ def test_a_tab_shows_what_is_decided_enforced_and_used(pages, fig2):
     assert "silent since 20 November 2026, 12:00:00 UTC . The limits stay as they are." in text
     assert "2 of 2 tenants drift:" in text
     assert (
-        "u1 cpu, decided 2 cpu, enforced 1 cpu, used 1 memory, decided 10 memory, enforced 10 memory,"
-        " used 0 Tasks 5 running, 3 pending What is wrong &lt;b&gt;one job is held&lt;/b&gt; cpu: the"
-        " scheduler has 1 less than was decided." in text
+        "u1 What is wrong &lt;b&gt;one job is held&lt;/b&gt; cpu: the scheduler has 1 less than was"
+        " decided. Tasks 5 running, 3 pending cpu, decided 2 cpu, enforced 1 cpu, used 1 memory, decided"
+        " 10 memory, enforced 10 memory, used 0 " in text
     )
     assert "No agent reported it." in text
     found = " ".join(pages.get(f"{url}?q=u2").content.decode().split())

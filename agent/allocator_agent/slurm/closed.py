@@ -11,14 +11,13 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from allocator_agent.changes import CHANGE, ObjectChange, Value
+from allocator_agent.changes import CHANGE, ObjectChange, Value, few
 from allocator_agent.configuration import place_text
 from allocator_agent.slurm.people import Key, is_writable, key_of
 from allocator_agent.slurm.reading import Association
 
 ROOT: Key = ("root", "", "")
 OPEN = 1_999_999_999  # a job of Slurm has at most 9 digits
-_FEW = 10  # names in a problem
 
 
 @dataclass(frozen=True)
@@ -175,10 +174,3 @@ def _managed(
         and is_writable(account)
         and (not user or is_writable(user))
     }
-
-
-def few(names: Iterable[str]) -> str:
-    """Return names as a text that fits into a line."""
-    names = list(names)
-    more = f" and {len(names) - _FEW} more" if len(names) > _FEW else ""
-    return ", ".join(names[:_FEW]) + more

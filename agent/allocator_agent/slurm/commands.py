@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
 
@@ -57,7 +57,7 @@ class Commands:
         if done.returncode or _HALF_ANSWERED.search(done.stderr):
             output = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()
             verb = next((word for word in arguments if not word.startswith("-")), "")
-            raise SchedulerAway(f"{program} {verb}".strip() + f" failed with: {output[-1]}")
+            raise SchedulerAway(f"{program} {verb}".strip() + f" failed with: {_message(output)}")
         return done.stdout
 
     def run_all(self, commands: Iterable[tuple[str, ...]]) -> None:
@@ -72,3 +72,9 @@ class Commands:
                 each.cancel()
         for each in ended:
             each.result()
+
+
+def _message(lines: Sequence[str]) -> str:
+    """Return the last line of a message, after the first one, which often names the cause."""
+    first, last = lines[0].strip(), lines[-1].strip()
+    return last if first == last else f"{first}; {last}"

@@ -15,12 +15,13 @@ from typing import Any
 
 from allocator_agent.changes import ADD, CHANGE, REMOVE, ObjectChange, Value
 from allocator_agent.configuration import place_text
-from allocator_agent.model import LICENCE_CLASS, SWITCH, Job, Node, started_together
+from allocator_agent.model import LICENCE_CLASS, SWITCH, Job, Node, all_licences, started_together
 from allocator_agent.slurm.reading import Reservation
 from allocator_agent.slurm.tres import is_licence, units_of
 
 # Slurm's reasons of jobs that wait for nodes, not for a limit, a date or a person.
 WAITS_FOR_NODES = ("Resources", "Priority", "ReqNodeNotAvail", "Nodes required for job")
+WAITS_FOR_LICENCES = ("Licenses", "AssocGrpLicense")
 # A job that waits for so long without a reason is passed over, not new.
 LOOKED_AT_SECONDS = 10
 _FEWEST_NODES = 2  # Slurm finds a single node by itself
@@ -214,6 +215,9 @@ class _Planning:
         there = self._present.get(name)
         if there is None or any(job.reservation not in ("", name) for job in parts):
             return None
+        # Jobs that wait for licences may wait for long, and others can use the nodes.
+        if any(job.reason.startswith(WAITS_FOR_LICENCES) for job in parts):
+            return None
         if any(node not in self._nodes or self._nodes[node].draining for node in there.nodes):
             return None
         self._kept.add(there.name)
@@ -334,8 +338,8 @@ def _kinds_of(parts: Sequence[Job], item: Mapping[str, Any]) -> list[Kind]:
     counts: Counter[tuple[tuple[str, int], ...]] = Counter()
     for job in parts:
         counts[tuple(sorted((name, units_of(job.demand, name)) for name in names))] += job.tasks
-        if job.licences:
-            counts[tuple(sorted((name, units_of(job.licences, name)) for name in names))] += 1
+    if licences := all_licences(parts):
+        counts[tuple(sorted((name, units_of(licences, name)) for name in names))] += 1
     return [(count, limits) for limits, count in counts.items()]
 
 

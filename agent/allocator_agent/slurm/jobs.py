@@ -59,13 +59,8 @@ def read_jobs(
             )
         ):
             continue
-        demand = {
-            name: amount
-            for name, amount in read_tres(fields["tres-alloc"]).items()
-            if not name.startswith(
-                LICENCE_PREFIX
-            )  # read from `licenses`, which needs no accounting
-        }
+        amounts = read_tres(fields["tres-alloc"])
+        demand = {n: amount for n, amount in amounts.items() if not n.startswith(LICENCE_PREFIX)}
         nodes = max(1, int(re.split(r"[-K]", fields["numnodes"])[0] or 1))
         among = [partitions[item] for item in fields["partition"].split(",") if item in partitions]
         names = {name for partition in among for name in partition.classes}
@@ -105,27 +100,32 @@ def read_jobs(
             eligible=seconds_of(fields["eligibletime"]),
             selects=_selects(fields, types),
             together=SWITCH if is_together else "",
-            licences=_licences(fields),
+            licences=_licences(fields, amounts),
         )
 
 
-def _licences(fields: Mapping[str, str]) -> Amounts:
+def _licences(fields: Mapping[str, str], amounts: Amounts) -> Amounts:
     """Return the licences of a job, such as `matlab:2,ansys`, by the pool's resource.
 
+    Those in its TRES count as well. Slurm limits a job by them also after it lost the text, as it does
+    if the licence is taken out of slurm.conf for a moment. Without accounting there is the text alone.
     A text that states no single amount of each, such as the alternatives of `a:1|b:1`, is one licence by
     that name, which no pool counts.
     """
     text = fields["licenses"]
+    counted = {n: amount for n, amount in amounts.items() if n.startswith(LICENCE_PREFIX)}
     if text in (*UNKNOWN, "(null)"):
-        return {}
+        return counted
     found: Amounts = {}
     for item in re.split("[,;]", text):
         match = _LICENCE_ITEM.fullmatch(item)
         if match is None or _is_cut(fields, "licenses"):
-            return {licence_resource(text): Fraction(1)}
+            return {**counted, licence_resource(text): Fraction(1)}
         name = licence_resource(match[1])
         found[name] = found.get(name, Fraction(0)) + int(match[2] or 1)
-    return found
+    return {
+        n: max(counted.get(n, Fraction(0)), amount) for n, amount in {**counted, **found}.items()
+    }
 
 
 def with_lost_tasks(queue: str, arrays: str) -> str:

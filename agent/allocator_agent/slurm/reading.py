@@ -202,7 +202,9 @@ def read_licences(text: str) -> Amounts:
     for line in map(pairs, text.splitlines()):
         if "LicenseName" in line:
             left = int(line["Total"]) - int(line.get("Reserved", 0))
-            found[licence_resource(line["LicenseName"])] = Fraction(max(0, left))
+            # Slurm counts licences whose names differ in case alone as one.
+            name = licence_resource(line["LicenseName"])
+            found[name] = found.get(name, Fraction(0)) + max(0, left)
     return found
 
 

@@ -6,9 +6,10 @@ import logging
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
+from allocator_agent.changes import few
 from allocator_agent.errors import SchedulerAway
 from allocator_agent.reclaim import ReclaimPlan, Victim
-from allocator_agent.slurm.closed import ROOT, JobsChange, few
+from allocator_agent.slurm.closed import ROOT, JobsChange
 from allocator_agent.slurm.commands import Commands
 from allocator_agent.slurm.holds import Hold, HoldPlan
 from allocator_agent.slurm.jobs import JOB_STATES

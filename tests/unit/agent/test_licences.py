@@ -13,7 +13,7 @@ from allocator_agent.quantities import Units
 from allocator_agent.service import Known
 from allocator_agent.slurm.holds import HeldCluster, plan_holds
 from allocator_agent.slurm.planning import plan_removals
-from allocator_agent.slurm.reading import Association
+from allocator_agent.slurm.reading import Association, Reservation
 from allocator_agent.workload_rows import jobs_by_workload, rows_of
 
 CONFIGURATION = Configuration(url="", pool="lab", key="", name="lab", scheduler="slurm")
@@ -56,9 +56,7 @@ def test_other_licences_are_left_out_and_noted():
     waits = job(2, BOTH, reason="Licenses")
     found = with_counted_licences(observed(job(1, BOTH), waits), UNITS, **PLACED)
     assert [each.licences for each in found.jobs] == [MATLAB]
-    assert found.notes == [
-        "2 jobs ask for licences (ansys) that are not counted: the other resources of these jobs are"
-    ]
+    assert found.notes == ["2 jobs ask for licences that are not counted: ansys"]
     # A job that waits for licences which the decision divides is demand.
     (waits,) = with_counted_licences(
         observed(job(2, MATLAB, reason="Licenses")), UNITS, **PLACED
@@ -80,8 +78,14 @@ def test_licences_are_left_out_of_jobs_with_too_many_kinds_of_pieces():
     parts = [job(1, MATLAB, whole="1", cpu=1), job(2, whole="1", cpu=2)]
     elsewhere = [job(1, MATLAB, whole="1"), job(2, whole="1", where=("big",))]
     for jobs in (parts, elsewhere):
+        # Waiting ones would never start: their accounts get no licence.
         found = with_counted_licences(observed(*jobs), UNITS, **PLACED)
+        assert found.jobs == []
+        assert "cannot start" in found.problems[0]
+        runs = [replace(each, running=True) for each in jobs]
+        found = with_counted_licences(observed(*runs), UNITS, **PLACED)
         assert [each.licences for each in found.jobs] == [{}, {}]
+        assert not found.problems
         assert found.notes
     # One pool has both, part by part.
     found = with_counted_licences(observed(*parts), UNITS, **ONE_POOL)
@@ -131,6 +135,16 @@ def test_licences_are_left_out_with_a_problem_if_the_service_refuses_gangs():
     assert feed.workload_of == {"1": ("a", "lab/any/cpu=1")}
 
 
+def test_licences_of_parts_that_start_together_are_one_piece():
+    """The pool has one server of them, which has no room for a piece of each part beside another."""
+    (row,) = rows(job(1, MATLAB, whole="1"), job(2, MATLAB, whole="1"), **PLACED)
+    assert (row["pieces"], row["second_pieces"], row["second_demand.license_matlab"]) == (
+        "2",
+        "1",
+        "4",
+    )
+
+
 def test_a_job_with_licences_is_one_task_where_the_policy_sees_one_pool():
     """A third of a licence for each of three nodes, rounded up, would be more than one."""
     one = {"license_matlab": Fraction(1)}
@@ -146,7 +160,7 @@ def test_the_server_of_the_licences_has_a_value_of_each_label_that_jobs_select_b
     assert licence_server(none, CONFIGURATION) is None
 
 
-def held(*jobs, pieces, classes=()):
+def held(*jobs, pieces, classes=(), present=()):
     nodes = [Node(f"n{number}", {"cpu": Fraction(4)}, {}, False) for number in (1, 2)]
     counts = [each["count"] and each["limits"]["cpu"] > 0 for each in pieces]
     servers = [
@@ -157,7 +171,7 @@ def held(*jobs, pieces, classes=()):
         "kind": "gang", "tenant": "a", "workload": "lab/any/x", "tasks": 1, "pieces": pieces,
         "per_server": None, "together": None, "classes": list(classes), "servers": servers,
     }  # fmt: skip
-    cluster = HeldCluster(nodes, [], {}, {}, "hold_", "lab/", lambda _: False, 0)
+    cluster = HeldCluster(nodes, present, {}, {}, "hold_", "lab/", lambda _: False, 0)
     return plan_holds([item], jobs, {"a": "a"}, cluster)
 
 
@@ -173,6 +187,17 @@ def test_nodes_are_held_for_a_job_with_licences_and_none_for_the_licences():
     # Slurm finds a single node by itself.
     single = job(1, MATLAB, reason="Resources")
     assert not held(single, pieces=[{**node_pieces, "count": 1}, licences]).made
+
+
+def test_no_nodes_are_held_for_a_job_that_waits_for_licences():
+    pieces = [
+        {"count": 2, "limits": {"cpu": 1, "license/matlab": 0}},
+        {"count": 1, "limits": {"cpu": 0, "license/matlab": 2}},
+    ]
+    waits = job(1, MATLAB, tasks=2, reason="Licenses", reservation="hold_1")
+    present = Reservation("hold_1", 0, 10, "a", "", 2, ("n1", "n2"))
+    plan = held(waits, pieces=pieces, present=[present])
+    assert [release.name for release in plan.released] == ["hold_1"]
 
 
 def test_limits_of_partitions_that_name_no_licences_are_the_agents():

@@ -433,14 +433,16 @@ def test_tasks_of_arrays_that_squeue_does_not_print_are_added(printed, arrays, l
 @pytest.mark.parametrize(
     ("licences", "expected"),
     [
-        ("(null)", {}),
-        ("matlab:2", {"license_matlab": 2}),
+        # Slurm drops the text if the licence leaves slurm.conf, and limits the job by its TRES still.
+        ("(null)", {"license_matlab": 2}),
+        ("matlab:1", {"license_matlab": 2}),
+        ("matlab:3", {"license_matlab": 3}),
         ("MatLab=2,ansys", {"license_matlab": 2, "license_ansys": 1}),
         ("matlab,matlab:2;ansys:3", {"license_matlab": 3, "license_ansys": 3}),
-        ("ansys@db:1", {"license_ansys@db": 1}),
-        ("a:1|b:1", {"license_a:1|b:1": 1}),
-        ("a:x", {"license_a:x": 1}),
-        (",", {"license_,": 1}),
+        ("ansys@db:1", {"license_matlab": 2, "license_ansys@db": 1}),
+        ("a:1|b:1", {"license_matlab": 2, "license_a:1|b:1": 1}),
+        ("a:x", {"license_matlab": 2, "license_a:x": 1}),
+        (",", {"license_matlab": 2, "license_,": 1}),
     ],
 )
 def test_licences_are_of_the_whole_job_and_of_no_node(licences, expected):
@@ -462,8 +464,9 @@ def test_licences_that_jobs_can_get():
         "LicenseName=b Total=5 Used=1 Free=2 Reserved=2 Remote=no\n"
         "LicenseName=A@db Total=4 Used=1 Free=3 Reserved=0 Remote=yes LastConsumed=2 LastDeficit=1\n"
         "LicenseName=c Total=1 Used=0 Free=0 Reserved=3 Remote=no\n"
+        "LicenseName=B Total=2 Used=0 Free=2 Reserved=0 Remote=no\n"
     )
-    assert reading.read_licences(shown) == {"license_b": 3, "license_a@db": 4, "license_c": 0}
+    assert reading.read_licences(shown) == {"license_b": 5, "license_a@db": 4, "license_c": 0}
     assert reading.read_licences("No licenses configured in Slurm.\n") == {}
     for resource, name in (("license_matlab", "license/matlab"), ("license", "gres/license")):
         assert (tres.tres_of(resource), tres.resource_of(name)) == (name, resource)
