@@ -52,7 +52,7 @@ def test_licences_that_the_pool_does_not_have_are_named(operator, agent, quiet):
     agent.run("--once")
     eventually(lambda: quiet.jobs("RUNNING") == {"physics": 1}, seconds=60)
     # The other one waits for its licences: until they are free it is no demand.
-    assert "2 jobs ask for licences (matlab) that are not counted" in agent.run("--dry-run")
+    assert "2 jobs ask for licences that are not counted: matlab" in agent.run("--dry-run")
     agent.run("--once")
     (report,) = operator.get(f"{pool}/enforcement/").body["agents"]
     assert report["problems"] == []
