@@ -38,8 +38,8 @@ def with_counted_licences(
 ) -> Observation:
     """Return the observation with the licences that the pool counts, and no others.
 
-    A job that waits for other licences is no demand: a decision would keep servers for it in vain. Nor
-    is one that needs licences of the pool in a way that no decision can give.
+    Jobs that wait for other licences are left out, because a decision would keep servers for them in
+    vain. So are jobs that need licences of the pool in a way that no decision can give.
     """
     of_pool = {name for name in units.names if name.startswith(LICENCE_PREFIX)}
     counted = of_pool if can_count_licences(places=places, gangs=gangs) else set()

@@ -308,3 +308,9 @@ def refuse_pruned(run: Run) -> None:
     """Raise `Gone` for a run whose proof is no longer kept."""
     if run.pruned_at is not None:
         raise Gone("This part of the run is no longer kept.", code="run.pruned")
+
+
+def server_selectors(*, run: Run, tenant: str) -> dict[str, dict[str, Any]]:
+    """Return the server selectors of a tenant's workloads in a run, by name."""
+    rows = Allocation.objects.filter(run=run, tenant__slug=tenant)
+    return dict(rows.values_list("workload__name", "workload__server_selector"))

@@ -5,7 +5,8 @@ from decimal import Decimal
 from typing import Any
 
 from allocator_service.allocation.history import Cause
-from allocator_service.allocation.models import Allocation, Run
+from allocator_service.allocation.models import Run
+from allocator_service.allocation.selectors import server_selectors
 from allocator_service.core.display import instant_text, number_text
 from allocator_service.pools.budgets import opening_of
 from allocator_service.pools.clusters import clusters_away
@@ -46,8 +47,7 @@ def away_texts(run: Run, tenant: str, reasons: Mapping[str, str]) -> dict[str, s
     away = clusters_away(run.pool, by=run.created_at)
     if not away:
         return {}
-    rows = Allocation.objects.filter(run=run, tenant__slug=tenant)
-    selectors = dict(rows.values_list("workload__name", "workload__server_selector"))
+    selectors = server_selectors(run=run, tenant=tenant)
     return {
         name: away_text(reason, selectors.get(name, {}), away, run.pool.timezone)
         for name, reason in reasons.items()

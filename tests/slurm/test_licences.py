@@ -113,6 +113,39 @@ def test_a_job_of_several_nodes_has_licences_once(operator, agent, quiet):
     assert agent.run("--dry-run").splitlines()[-1] == UNCHANGED
 
 
+def test_parts_that_start_together_have_their_licences_together(operator, agent, quiet):
+    pool = pool_for(operator, agent, resources=resources("ansys"))
+    quiet.add_accounts("physics")
+    part = (SMALL, "--mem=256", "--licenses=ansys:1", "--account=physics")
+    quiet.run(
+        *("sbatch", "--output=/dev/null", "--chdir=/", *part),
+        *(":", *part, "--wrap=sleep 3600"),
+    )
+    agent.run("--once")
+    assert decided_tasks(operator, pool) == {"physics": 1}
+    assert quiet.limits()["physics"] == "cpu=2,license/ansys=2,mem=512M"
+    eventually(lambda: quiet.jobs("RUNNING") == {"physics": 2}, seconds=60)
+
+
+def test_a_job_starts_whose_licence_left_slurm_for_a_moment(operator, agent, quiet):
+    """Slurm drops the text of its licences, and limits it by its TRES as before."""
+    pool = pool_for(operator, agent, resources=resources("ansys", "matlab"))
+    quiet.add_accounts("physics")
+    agent.run("--once")
+    quiet.submit("physics", SMALL, "--licenses=matlab:1")
+    file = quiet.state / "slurm.conf"
+    whole = file.read_text()
+    for text in (re.sub(r"(?m)^Licenses=.*$", "Licenses=ansys:5", whole), whole):
+        file.write_text(text)
+        quiet.run("scontrol", "reconfigure")
+    eventually(lambda: licences_in_use(quiet).keys() == {"ansys", "matlab"})
+    assert quiet.run("squeue", "--noheader", "--Format=licenses").strip() == "(null)"
+    agent.run("--once")
+    assert decided_tasks(operator, pool) == {"physics": 1}
+    assert "license/matlab=1" in quiet.limits()["physics"]
+    eventually(lambda: quiet.jobs("RUNNING") == {"physics": 1}, seconds=60)
+
+
 def test_limits_of_partitions_name_no_licences(operator, service, agent, quiet):
     """With a limit of 0 licences in its partition no job with licences would start."""
     pool_for(operator, agent, resources=resources("matlab"))

@@ -21,7 +21,7 @@ from allocator_agent.slurm.tres import is_licence, units_of
 
 # Slurm's reasons of jobs that wait for nodes, not for a limit, a date or a person.
 WAITS_FOR_NODES = ("Resources", "Priority", "ReqNodeNotAvail", "Nodes required for job")
-WAITS_FOR_LICENCES = ("Licenses", "AssocGrpLicense")
+_LACKS_LICENCES = ("Licenses", "AssocGrpLicense")
 # A job that waits for so long without a reason is passed over, not new.
 LOOKED_AT_SECONDS = 10
 _FEWEST_NODES = 2  # Slurm finds a single node by itself
@@ -216,7 +216,7 @@ class _Planning:
         if there is None or any(job.reservation not in ("", name) for job in parts):
             return None
         # Jobs that wait for licences may wait for long, and others can use the nodes.
-        if any(job.reason.startswith(WAITS_FOR_LICENCES) for job in parts):
+        if any(job.reason.startswith(_LACKS_LICENCES) for job in parts):
             return None
         if any(node not in self._nodes or self._nodes[node].draining for node in there.nodes):
             return None
