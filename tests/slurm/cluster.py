@@ -164,6 +164,29 @@ class Cluster:
                 found[account[1]] = ",".join(re.findall(r"(?:cpu|mem)=\d+(?=\()", tres))
         return found
 
+    def configure_with(self, text: str) -> None:
+        """Replace slurm.conf at once: a daemon that reads a half-written file ends."""
+        file = self.state / "slurm.conf"
+        new = file.with_suffix(".new")
+        new.write_text(text)
+        new.replace(file)
+
+    def described(self) -> str:
+        """Nodes, jobs, reservations, limits, ended daemons and the newest lines of slurmctld's log."""
+        commands = (
+            ("sinfo", "--Node", "--format=%N %T %E"),
+            ("squeue", "--format=%i %a %t %r %v %N"),
+            ("scontrol", "--oneliner", "show", "reservation"),
+            ("sacctmgr", "-nP", "show", "association", "format=account,user,grptres"),
+        )
+        # A crowded cluster has hundreds of jobs that wait.
+        told = ["\n".join(self.run(*each, check=False).splitlines()[:40]) for each in commands]
+        ended = [
+            f"{name} has ended" for name, each in self.processes.items() if each.poll() is not None
+        ]
+        log = (self.state / "log" / "slurmctld").read_text(errors="replace").splitlines()
+        return "\n".join([*told, *ended, *log[-80:]])
+
     def clear(self) -> None:
         """No jobs, no reservations and no accounts but root; daemons that were killed run again."""
         if self.processes["slurmdbd"].poll() is not None:
@@ -172,7 +195,9 @@ class Cluster:
             self.start_controller()
         self._cancel()
         deadline = time.monotonic() + _PATIENCE_SECONDS
-        while self.run("squeue", "--noheader") and time.monotonic() < deadline:
+        while self.run("squeue", "--noheader"):
+            if time.monotonic() > deadline:
+                raise AssertionError(f"jobs do not end: {self.described()}")
             time.sleep(0.2)
         for line in self.run("scontrol", "--oneliner", "show", "reservation").splitlines():
             if line.startswith("ReservationName="):

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -63,11 +63,26 @@ def operator(service: LiveService) -> Client:
 
 
 @pytest.fixture
-def quiet(slurm: Cluster) -> Iterator[Cluster]:
+def quiet(slurm: Cluster, request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """The cluster without a job, a limit or a reservation, before a test and after it."""
     slurm.clear()
     yield slurm
+    if request.node.stash.get(FAILED, False):
+        print(slurm.described())
     slurm.clear()
+
+
+FAILED = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Remember that a test failed, for the fixtures that say then what they know."""
+    report = yield
+    item.stash[FAILED] = item.stash.get(FAILED, False) or report.failed
+    return report
 
 
 # Names of hosts are encoded by a module that is imported late.

@@ -30,12 +30,11 @@ def ready(operator, agent, quiet):
 @contextmanager
 def controller_with(cluster, old, new):
     """Run slurmctld with another line of slurm.conf."""
-    file = cluster.state / "slurm.conf"
-    before = file.read_text()
+    before = (cluster.state / "slurm.conf").read_text()
     assert old in before
 
     def restart(text):
-        file.write_text(text)
+        cluster.configure_with(text)
         stop(cluster.processes["slurmctld"], patience_seconds=10)
         cluster.start_controller()
         eventually(cluster.idle)

@@ -133,10 +133,9 @@ def test_a_job_starts_whose_licence_left_slurm_for_a_moment(operator, agent, qui
     quiet.add_accounts("physics")
     agent.run("--once")
     quiet.submit("physics", SMALL, "--licenses=matlab:1")
-    file = quiet.state / "slurm.conf"
-    whole = file.read_text()
+    whole = (quiet.state / "slurm.conf").read_text()
     for text in (re.sub(r"(?m)^Licenses=.*$", "Licenses=ansys:5", whole), whole):
-        file.write_text(text)
+        quiet.configure_with(text)
         quiet.run("scontrol", "reconfigure")
     eventually(lambda: licences_in_use(quiet).keys() == {"ansys", "matlab"})
     assert quiet.run("squeue", "--noheader", "--Format=licenses").strip() == "(null)"

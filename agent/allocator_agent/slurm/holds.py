@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -168,11 +168,12 @@ class _Planning:
         pending = [parts for parts in alike if not any(job.running for job in parts)]
         pending.sort(key=lambda parts: self._name(parts) not in self._present)
         left = _Pieces(item, kinds)
-        for job in (job for parts in running for job in parts):
-            for node in job.nodes:
-                left.take(node)
+        busy = [node for parts in running for job in parts for node in job.nodes]
+        for node in busy:
+            left.take(node)
+        full = {node for node in busy if not left.has(node)}
         for parts in pending[: max(0, item["tasks"] - len(running))]:
-            hold = self._kept_hold(parts, left)
+            hold = self._kept_hold(parts, left, full)
             if hold is None and self._may_be_held_for(parts):
                 hold = self._new_hold(parts, left, item)
                 if hold is None:
@@ -209,8 +210,12 @@ class _Planning:
         """
         return not job.reason and 0 < job.eligible <= self._cluster.now - LOOKED_AT_SECONDS
 
-    def _kept_hold(self, parts: list[Job], left: _Pieces) -> Hold | None:
-        """Return the present hold of a job if its nodes can still run it."""
+    def _kept_hold(self, parts: list[Job], left: _Pieces, full: Set[str]) -> Hold | None:
+        """Return the present hold of a job if its nodes can still run it.
+
+        On `full` nodes other jobs of the workload run, and no piece of the decision is left. One that
+        started elsewhere than decided may run there for days, while the nodes that were its own idle.
+        """
         name = self._name(parts)
         there = self._present.get(name)
         if there is None or any(job.reservation not in ("", name) for job in parts):
@@ -219,6 +224,8 @@ class _Planning:
         if any(job.reason.startswith(_LACKS_LICENCES) for job in parts):
             return None
         if any(node not in self._nodes or self._nodes[node].draining for node in there.nodes):
+            return None
+        if not full.isdisjoint(there.nodes):
             return None
         self._kept.add(there.name)
         for node in there.nodes:
@@ -286,6 +293,10 @@ class _Pieces:
             if kind < len(left) and left[kind] > 0:
                 left[kind] -= 1
                 return
+
+    def has(self, node: str) -> bool:
+        """Return true if a piece on a node is left."""
+        return any(self._left.get(node, ()))
 
     def choose(self, names: Sequence[str], per_server: int) -> dict[str, list[int]] | None:
         """Take the pieces of one task on nodes of these names, or none if they do not fit."""

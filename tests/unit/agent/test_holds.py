@@ -182,6 +182,26 @@ def test_a_hold_moves_when_a_node_of_it_drains():
     assert list(hold.cores) == ["n2", "n3", "n4", "n5"]
 
 
+def test_a_hold_moves_when_another_job_of_the_workload_started_on_a_node_of_it():
+    """Slurm chose n1 and n3 for job 1, just before the nodes of both jobs were held."""
+    there = [reservation(2, "n3 n4")]
+    running = job(1, tasks=2, cpu=4, running=True, nodes=("n1", "n3"))
+    waits = job(2, tasks=2, cpu=4, reservation=there[0].name)
+    decided = gang(2, count=2, cpu=4, shared=False)
+    found = plan([decided], [running, waits], present=there, reserved={there[0].name: ["2"]})
+    assert ([each.name for each in found.released], found.made) == ([there[0].name], [])
+    assert found.problems == {}
+    waits = job(2, tasks=2, cpu=4)
+    (hold,) = plan([decided], [running, waits]).made
+    assert list(hold.cores) == ["n2", "n4"]
+    # A node that both were decided on has room for both.
+    decided["servers"] = [{"name": name, "pieces": [2], "shared": False} for name in ("n3", "n4")]
+    found = plan(
+        [decided], [running, job(2, tasks=2, cpu=4, reservation=there[0].name)], present=there
+    )
+    assert (found.released, found.made) == ([], [])
+
+
 def test_reservations_of_others_are_left():
     others = [
         Reservation("maintenance", 0, 1, "", "", 0, ("n1",)),
