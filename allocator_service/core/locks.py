@@ -26,6 +26,7 @@ class Lock(IntEnum):
     BACKTEST = 9
     COMPARISON = 11
     MAIL = 12
+    WEBHOOK = 14
     EVENT_SEAL = 4
     BILLING = 7
     LEDGER_SEAL = 5

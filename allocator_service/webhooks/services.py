@@ -10,6 +10,7 @@ from django.db.models import Max, Q
 
 from allocator_service.core.audit import audit_record, stated_fields
 from allocator_service.core.errors import Conflict, Unacceptable
+from allocator_service.core.locks import Lock, lock_in_transaction
 from allocator_service.core.models import EventSeal
 from allocator_service.core.outbox import EVENT_KINDS, event_record
 from allocator_service.core.versions import check_version
@@ -75,9 +76,8 @@ def webhook_create(
             code="webhook.tenant",
             pointer="/tenant",
         )
-    if tenant is not None:
-        # Concurrent requests wait here, so that both are counted against the limit.
-        Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
+    # Counted under a lock: requests at once would each find room for one more.
+    lock_in_transaction(Lock.WEBHOOK, f"of {scope if tenant is None else tenant.slug}")
     limit = _max_webhooks(scope, tenant)
     if Webhook.objects.filter(tenant=tenant, scope=scope, retired_at=None).count() >= limit:
         raise Conflict(

@@ -12,7 +12,7 @@ from django.db import connection, transaction
 from allocator_service.allocation.models import Run
 from allocator_service.allocation.policies import policy_choose
 from allocator_service.allocation.runs.recompute import recompute_pool
-from allocator_service.core.errors import DomainError, Stale
+from allocator_service.core.errors import Conflict, DomainError, Stale
 from allocator_service.core.locks import Lock, try_lock_across_transactions
 from allocator_service.enforcement.models import Agent, Report
 from allocator_service.enforcement.services import ReportDraft, TenantReport, report_put
@@ -34,6 +34,12 @@ from allocator_service.tenants.people import (
     RoleGroups,
     group_grant_create,
     person_admit,
+)
+from allocator_service.webhooks.models import Webhook, WebhookScope
+from allocator_service.webhooks.services import (
+    WEBHOOKS_OF_BILLING,
+    WebhookSettings,
+    webhook_create,
 )
 from allocator_service.workloads.models import Workload
 from allocator_service.workloads.services import WorkloadDraft, workloads_submit
@@ -234,6 +240,27 @@ def test_of_two_clusters_that_post_usage_of_a_source_at_once_one_has_it(fig2, is
     got = {outcome for outcome in outcomes if isinstance(outcome, str)}
     assert got == {UsageSource.objects.get().cluster}
     assert {each.code for each in outcomes if isinstance(each, DomainError)} == {"cluster.other"}
+
+
+def test_eight_webhooks_at_once_stay_within_the_limit_of_all_tenants(db, now):
+    hook = WebhookSettings("https://receiver.example/", [])
+
+    def create(_number):
+        return webhook_create(
+            tenant=None,
+            pool=None,
+            settings=hook,
+            allowed=[],
+            secret_key="tests",
+            now=now,
+            scope=WebhookScope.BILLING,
+        )
+
+    for number in range(WEBHOOKS_OF_BILLING - 1):
+        create(number)
+    outcomes = at_once(8, create)
+    assert [type(outcome) for outcome in outcomes].count(Conflict) == 7
+    assert Webhook.objects.count() == WEBHOOKS_OF_BILLING
 
 
 def test_the_first_sign_in_of_a_person_in_eight_copies_registers_one(tenant):

@@ -16,6 +16,7 @@ from allocator_service.allocation.runs.recompute import recompute_pool
 from allocator_service.ledger.intake.sealing import entries_seal
 from allocator_service.pools.member_services import member_put
 from allocator_service.pools.server_services import ServerDraft, servers_contribute
+from allocator_service.tenants.models import Tenant
 from allocator_service.tenants.services import TenantDraft, tenant_create, tenants_create
 from allocator_service.workloads.services import WorkloadDraft, workloads_submit
 from tests.integration.conftest import NOON, vector
@@ -101,6 +102,21 @@ def test_the_numbers_are_the_decisions_with_units_and_reasons(pages, fig2):
     assert "1 weight 71.43 % share 71.43 % weighted" in text
     run = Run.objects.get()
     assert reverse("admin:allocation_run_explanation", args=[run.pk, "u1"]) in page
+
+
+def test_each_reason_has_the_number_of_its_workloads_where_there_are_several(pages, fig2):
+    recompute_pool(pool_id=fig2.pk, clock=lambda: NOON)
+    assert [len(row.reasons) for row in overview(pages, fig2).context["shares"].rows] == [1, 1]
+    u1 = Tenant.objects.get(slug="u1")
+    small = [WorkloadDraft(u1, f"small-{n}", vector(0.1, 0.1), tasks=1) for n in (1, 2)]
+    workloads_submit(pool=fig2, drafts=small, now=NOON)
+    recompute_pool(pool_id=fig2.pk, clock=lambda: NOON)
+    (u1, _) = overview(pages, fig2, "?order=name").context["shares"].rows
+    assert u1.reasons == [
+        "2 workloads: Its tenant has the level of all waiting tenants: more for it would mean less"
+        " for a tenant that has less.",
+        "1 workload: All of cpu is used up on the servers it may run on.",
+    ]
 
 
 def test_a_member_without_a_workload_is_found_too(pages, fig2):

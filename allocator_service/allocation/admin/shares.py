@@ -3,7 +3,8 @@
 Only the page's rows are added up. The decision's servers and tenants are read, its workloads are not.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -62,7 +63,7 @@ class TenantShare:
     """A tenant's part of a decision.
 
     Vectors are in the order and units of the pool's resources. `contributed` and `entitled` are unknown
-    once the run is pruned. `reasons` lists once each why its workloads did not get more.
+    once the run is pruned. `reasons` are sentences on why its workloads did not get more.
     """
 
     key: int
@@ -136,7 +137,7 @@ def share_page(pool: Pool, run: Run, resources: Sequence[Resource], asked: Asked
             row["workloads"],
             row["share"],
             row["weighted_share"],
-            [reason_text(reason, OPERATOR) for reason in sorted(row["reasons"])],
+            _reason_texts(row["reasons"]),
             *terms.get(row[_SLUG], (nothing, nothing)),
             allocated.get(row["membership__tenant"], none),
         )
@@ -160,13 +161,21 @@ def _with_parts(
             workloads=Count("part"),
             share=Max("part__tenant_share"),
             weighted_share=Max("part__weighted_share"),
-            reasons=ArrayAgg(
-                "part__limited_by", distinct=True, default=[], filter=~Q(part__limited_by=None)
-            ),
+            reasons=ArrayAgg("part__limited_by", default=[], filter=~Q(part__limited_by=None)),
         )
         .order_by(*_ORDERED[order], _SLUG)
     )
     return rows
+
+
+def _reason_texts(reasons: Iterable[str]) -> list[str]:
+    """Return the text of each reason, with the number of its workloads where there are several."""
+    counts = Counter(reasons)
+    texts = []
+    for reason, count in sorted(counts.items()):
+        whose = "" if len(counts) == 1 else f"{count} workload{'' if count == 1 else 's'}: "
+        texts.append(whose + reason_text(reason, OPERATOR))
+    return texts
 
 
 def _terms(run: Run, width: int) -> dict[str, tuple[list[float], list[float]]]:
