@@ -197,6 +197,27 @@ def test_a_node_that_drains_is_no_more_held(operator, agent, quiet):
         quiet.run("scontrol", "update", f"NodeName={before[0]}", "State=RESUME")
 
 
+def test_what_is_held_moves_to_nodes_that_become_free(operator, agent, quiet):
+    """Jobs on the nodes of the decision run for an hour; those on the two others end first."""
+    pool = crowded(operator, agent, quiet, lengths=[3600])
+    (gang,) = quiet.submit("mpi", "--nodes=2", "--ntasks-per-node=4", seconds=60)
+    rounds_until_held(agent, quiet, gang)
+    assert decided_tasks(operator, pool) == {"mpi": 1, "stream": 8}
+    ((held, *_),) = [[each["servers"] for each in reported_holds(operator, pool)]]
+    others = {node.name for node in NODES} - set(held)
+    shown = quiet.run("squeue", "--noheader", "--states=RUNNING", "--format=%i %N")
+    ending = [job for job, node in map(str.split, shown.splitlines()) if node in others]
+    assert len(ending) == 8
+    quiet.run("scancel", *ending)
+    eventually(lambda: quiet.jobs("RUNNING") == {"stream": 8})
+    shown = agent.run("--once")
+    assert f"other nodes have room for job {gang}" in shown
+    eventually(lambda: state(quiet, gang)[0] == "R")
+    agent.run("--once")
+    assert reservations(quiet).strip() == "No reservations in the system"
+    assert quiet.jobs("RUNNING") == {"mpi": 1, "stream": 8}
+
+
 def test_each_node_is_a_task_where_gangs_are_off(operator, agent, quiet, service):
     agent.configure(url=service.url, gangs="no")
     pool = pool_for(operator, agent)

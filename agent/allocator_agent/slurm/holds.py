@@ -16,6 +16,7 @@ from typing import Any
 from allocator_agent.changes import ADD, CHANGE, REMOVE, ObjectChange, Value
 from allocator_agent.configuration import place_text
 from allocator_agent.model import LICENCE_CLASS, SWITCH, Job, Node, all_licences, started_together
+from allocator_agent.quantities import Amounts
 from allocator_agent.slurm.reading import Reservation
 from allocator_agent.slurm.tres import is_licence, units_of
 
@@ -98,14 +99,16 @@ class HeldCluster:
     """A cluster with its reservations.
 
     `reserved` has the jobs that name each reservation. `prefix` begins the names of holds,
-    `workload_prefix` those of this agent's workloads. `threads` is the number of CPUs of a core, by
-    node. `is_restricted` is true for a job that may run on some nodes of its partition only.
+    `workload_prefix` those of this agent's workloads. `threads` is the number of CPUs of a core and
+    `allocated` what jobs have, by node. `is_restricted` is true for a job that may run on some nodes of
+    its partition only.
     """
 
     nodes: Sequence[Node]
     reservations: Sequence[Reservation]
     reserved: Mapping[str, Sequence[str]]
     threads: Mapping[str, int]
+    allocated: Mapping[str, Amounts]
     prefix: str
     workload_prefix: str
     is_restricted: Callable[[Job], bool]
@@ -127,6 +130,7 @@ class _Planning:
         for parts in started_together(jobs):
             self._of_account.setdefault(parts[0].account, []).append(parts)
         self._kept: set[str] = set()
+        self._reserved = {node for item in cluster.reservations for node in item.nodes}
         self._on_node: dict[str, list[Job]] = {}
         for job in jobs:
             for node in job.nodes:
@@ -152,7 +156,7 @@ class _Planning:
 
     def _hold(self, plan: HoldPlan, item: Mapping[str, Any], account: str) -> None:
         """Hold for as many of a workload's waiting jobs as are decided and do not run."""
-        kinds = [_kind(each["count"], each["limits"]) for each in item["pieces"]]
+        kinds = _decided_kinds(item)
         if sum(count for count, limits in kinds if not _is_licences(limits)) < _FEWEST_NODES:
             return
         classes = tuple(name for name in item["classes"] if name != LICENCE_CLASS)
@@ -172,8 +176,16 @@ class _Planning:
         for node in busy:
             left.take(node)
         full = {node for node in busy if not left.has(node)}
+        is_kept = any(self._name(parts) in self._present for parts in pending)
+        room = self._room(item, kinds) if is_kept else {}
         for parts in pending[: max(0, item["tasks"] - len(running))]:
-            hold = self._kept_hold(parts, left, full)
+            hold = kept = self._kept_hold(parts, left, full)
+            if kept is not None and (moved := self._moved(kept, parts, item, room)):
+                jobs = tuple(self._cluster.reserved.get(kept.name, ()))
+                reason = f"other nodes have room for {_named(kept.jobs)}"
+                plan.released.append(Release(kept.name, jobs, reason))
+                plan.made.append(moved)
+                hold = moved
             if hold is None and self._may_be_held_for(parts):
                 hold = self._new_hold(parts, left, item)
                 if hold is None:
@@ -186,7 +198,7 @@ class _Planning:
             if hold is not None:
                 plan.waiting.setdefault(item["tenant"], []).append(hold)
                 # An agent that was killed may have made a reservation and put no job into it.
-                if any(job.reservation != hold.name for job in parts):
+                if hold is not kept or any(job.reservation != hold.name for job in parts):
                     plan.entered.append(hold)
 
     def _may_be_held_for(self, parts: list[Job]) -> bool:
@@ -232,6 +244,56 @@ class _Planning:
             left.take(node)
         return self._with_neighbours(parts, dict.fromkeys(there.nodes, 0), there.partition)
 
+    def _moved(
+        self, kept: Hold, parts: list[Job], item: Mapping[str, Any], room: Mapping[str, list[int]]
+    ) -> Hold | None:
+        """Return a hold on nodes with room for a job if those of the kept one have none.
+
+        Jobs that run on the nodes of a hold may do so for days. If others that are as good become free
+        meanwhile, the job would start there without its reservation.
+        """
+        servers = [
+            {"name": name, "pieces": pieces, "shared": True}
+            for name, pieces in room.items()
+            if name in kept.cores or name not in self._reserved
+        ]
+        free = _Pieces({**item, "servers": servers}, _decided_kinds(item))
+        if free.choose(list(kept.cores), item["per_server"] or 0) is not None:
+            return None  # Slurm is about to start it
+        return self._new_hold(parts, free, item)
+
+    def _room(self, item: Mapping[str, Any], kinds: Sequence[Kind]) -> dict[str, list[int]]:
+        """Return the pieces for which nodes like those of the decision have room now.
+
+        Of jobs with pieces of two kinds none have.
+        """
+        sizes = [dict(limits) for _, limits in kinds if not _is_licences(limits)]
+        if len(sizes) > 1:
+            return {}
+        likeness = {
+            _likeness(self._nodes[each["name"]])
+            for each in item["servers"]
+            if each["name"] in self._nodes
+        }
+        room = {}
+        for node in self._cluster.nodes:
+            if not node.draining and _likeness(node) in likeness:
+                count = self._fitting(node, sizes[0])
+                room[node.name] = [0 if _is_licences(limits) else count for _, limits in kinds]
+        return room
+
+    def _fitting(self, node: Node, size: Mapping[str, int]) -> int:
+        """Return how many pieces fit beside the jobs of a node."""
+        taken = self._cluster.allocated.get(node.name, {})
+        return max(
+            0,
+            min(
+                (units_of(node.capacity, name) - units_of(taken, name)) // most
+                for name, most in size.items()
+                if most
+            ),
+        )
+
     def _new_hold(self, parts: list[Job], left: _Pieces, item: Mapping[str, Any]) -> Hold | None:
         up = [node for node in self._cluster.nodes if not node.draining]
         for names in _zones(up, item["together"]):
@@ -242,6 +304,7 @@ class _Planning:
                     for node in up
                     if node.name in taken
                 }
+                self._reserved.update(cores)
                 return self._with_neighbours(parts, cores, self._partition(parts[0], names[0]))
         return None
 
@@ -339,8 +402,14 @@ def _zones(nodes: Sequence[Node], label: str | None) -> Iterator[list[str]]:
         yield [node.name for node in nodes if node.labels.get(label) == value]
 
 
-def _kind(count: int, limits: Mapping[str, int]) -> Kind:
-    return count, tuple(sorted(limits.items()))
+def _likeness(node: Node) -> tuple[Any, ...]:
+    """Return what is equal for nodes that can replace each other, without their switches."""
+    labels = {name: value for name, value in node.labels.items() if name != SWITCH}
+    return node.owner, frozenset(node.capacity.items()), frozenset(labels.items())
+
+
+def _decided_kinds(item: Mapping[str, Any]) -> list[Kind]:
+    return [(each["count"], tuple(sorted(each["limits"].items()))) for each in item["pieces"]]
 
 
 def _kinds_of(parts: Sequence[Job], item: Mapping[str, Any]) -> list[Kind]:

@@ -187,6 +187,16 @@ def read_threads(text: str) -> dict[str, int]:
     }
 
 
+def read_allocated(text: str) -> dict[str, Amounts]:
+    """Read what jobs have of each node."""
+    lines = map(pairs, text.splitlines())
+    return {
+        line["NodeName"]: read_tres(line.get("AllocTRES", ""))
+        for line in lines
+        if "NodeName" in line
+    }
+
+
 def partition_of_all(partitions: Mapping[str, Partition]) -> str:
     """Return a partition that has every node, or an empty name if none has."""
     nodes = {node for partition in partitions.values() for node in partition.nodes}

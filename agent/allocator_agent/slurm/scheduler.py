@@ -72,6 +72,7 @@ class Slurm:
         self._workload_prefix = f"{configuration.name}/"
         self._reserved: dict[str, list[str]] = {}  # the jobs that name each reservation
         self._threads: dict[str, int] = {}  # the CPUs of a core of each node
+        self._allocated: dict[str, Amounts] = {}  # what jobs have of each node
         self._cluster = configuration.slurm.cluster
         self._associations: list[Association] = []
         self._unreadable = 0  # rows of accounting that were left out
@@ -120,6 +121,7 @@ class Slurm:
         nodes = list(reading.read_nodes(output, owner_feature=owner_feature, switches=switches))
         self._partitions = partitions = reading.read_partitions(output)
         self._threads, self._reserved = reading.read_threads(output), read_reserved(queued)
+        self._allocated = reading.read_allocated(output)
         own = (self._prefix, self._hold_prefix)
         nodes = without_reserved(nodes, reservations.result(), self._threads, own)
         overlap = any(each.classes != (name,) for name, each in partitions.items())
@@ -351,6 +353,7 @@ class Slurm:
             present,
             self._reserved,
             self._threads,
+            self._allocated,
             self._hold_prefix,
             self._workload_prefix,
             self._is_restricted,

@@ -12,7 +12,8 @@ PREFIX, NOW = "allocator-lab_hold_", 1_000_000
 
 
 def node(name, cpus=4, *, draining=False, **labels):
-    return Node(name, {"cpu": Fraction(cpus)}, labels, draining)
+    capacity = {"cpu": Fraction(cpus), "memory": Fraction(4096 * MIB)}
+    return Node(name, capacity, labels, draining)
 
 
 def job(number, account="mpi", *, tasks=4, cpu=2, reason="Resources", **more):
@@ -37,12 +38,25 @@ NODES = [node(f"n{number}") for number in range(1, 5)]
 NODES_OF_A_CLUSTER = [node(f"n{number}", cluster="lab") for number in range(1, 5)]
 
 
-def plan(objects, jobs, *, nodes=NODES, present=(), reserved=None, threads=None, restricted=()):
+def plan(
+    objects,
+    jobs,
+    *,
+    nodes=NODES,
+    present=(),
+    reserved=None,
+    threads=None,
+    restricted=(),
+    idle="",
+):
+    """Plan for a cluster of which jobs have all of the nodes that are not idle."""
+    allocated = {each.name: each.capacity for each in nodes if each.name not in idle.split()}
     cluster = HeldCluster(
         nodes,
         present,
         reserved or {},
         threads or {},
+        allocated,
         PREFIX,
         "lab/",
         lambda asks: asks.id in restricted,
@@ -200,6 +214,49 @@ def test_a_hold_moves_when_another_job_of_the_workload_started_on_a_node_of_it()
         [decided], [running, job(2, tasks=2, cpu=4, reservation=there[0].name)], present=there
     )
     assert (found.released, found.made) == ([], [])
+
+
+def test_a_hold_moves_to_nodes_that_have_room_while_its_own_have_none():
+    """Jobs of days run on n1 and n2; those on n3 and n4 have ended, and nothing may start there."""
+    there = [reservation(1, "n1 n2")]
+    held = {"present": there, "reserved": {there[0].name: ["1"]}}
+    decided = gang(servers="n1 n2", count=2, cpu=4)
+    waits = job(1, tasks=2, cpu=4, reservation=there[0].name)
+    found = plan([decided], [waits], **held, idle="n3 n4")
+    (release,), (hold,) = found.released, found.made
+    assert (release.name, release.jobs) == (there[0].name, ("1",))
+    assert release.reason == "other nodes have room for job 1"
+    assert (hold.name, hold.cores) == (there[0].name, {"n3": 4, "n4": 4})
+    assert found.entered == found.waiting["mpi"] == [hold]
+    # With one of its own: what is free there already is not given up.
+    (hold,) = plan([decided], [waits], **held, idle="n2 n4").made
+    assert list(hold.cores) == ["n2", "n4"]
+    # Room that is none: too few, its own are free, out of service, reserved, or unlike its own.
+    assert plan([decided], [waits], **held, idle="n3").made == []
+    assert plan([decided], [waits], **held, idle="n1 n2 n3 n4").made == []
+    nodes = [*NODES[:3], node("n4", draining=True)]
+    assert plan([decided], [waits], **held, idle="n3 n4", nodes=nodes).made == []
+    other = Reservation("maintenance", 0, 1, "", "", 0, ("n4",))
+    held["present"] = [*there, other]
+    assert plan([decided], [waits], **held, idle="n3 n4").made == []
+    held["present"] = there
+    nodes = [*NODES[:3], node("n4", partition="other")]
+    assert plan([decided], [waits], **held, idle="n3 n4", nodes=nodes).made == []
+    nodes = [node(f"n{number}", switch="ab"[number > 3]) for number in range(1, 5)]
+    together = {**decided, "together": "switch"}
+    waits = replace(waits, together="switch")
+    assert plan([together], [waits], **held, idle="n3 n4", nodes=nodes).made == []
+
+
+def test_two_jobs_never_move_to_the_same_nodes():
+    there = [reservation(1, "n1 n2"), reservation(2, "n3 n4")]
+    nodes = [node(f"n{number}") for number in range(1, 8)]
+    decided = gang(2, servers="n1 n2 n3 n4", count=2, cpu=4)
+    waits = [job(n, tasks=2, cpu=4, reservation=each.name) for n, each in enumerate(there, 1)]
+    found = plan([decided], waits, nodes=nodes, present=there, idle="n5 n6 n7")
+    (hold,) = found.made
+    assert (hold.jobs, list(hold.cores)) == (("1",), ["n5", "n6"])
+    assert [each.jobs for each in found.waiting["mpi"]] == [("1",), ("2",)]
 
 
 def test_reservations_of_others_are_left():

@@ -54,6 +54,11 @@ def test_nodes_with_what_jobs_may_use_of_them():
     assert reading.read_threads(NODES) == {"cpu-1": 1, "cpu-2": 1, "cpu-3": 1, "cpu-4": 1}
     two = NODES.splitlines()[0].replace("ThreadsPerCore=1", "ThreadsPerCore=2")
     assert reading.read_threads(two) == {"cpu-1": 2}
+    busy = two.replace("AllocTRES=", "AllocTRES=cpu=4,mem=256M,gres/gpu=1,gres/gpu:a100=1")
+    assert reading.read_allocated(busy) == {
+        "cpu-1": {"cpu": 4, "memory": 256 * MIB, "gpu": 1, "gpu_a100": 1}
+    }
+    assert set(map(len, reading.read_allocated(NODES).values())) == {0}
 
 
 @pytest.mark.parametrize(
