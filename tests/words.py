@@ -73,7 +73,7 @@ KEPT_FILES = {
     **{
         (path, word): _COUNTER
         for path in (
-            "allocator_service/pools/models.py",
+            "allocator_service/pools/models/pool.py",
             "allocator_service/pools/recompute.py",
             "allocator_service/allocation/admin/board.py",
             "api/metrics.py",

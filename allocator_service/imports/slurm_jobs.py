@@ -35,6 +35,15 @@ from allocator_service.imports.slurm import (
     job_nodes,
 )
 from allocator_service.imports.slurm_content import node_names, slurm_content
+from allocator_service.imports.slurm_fields import (
+    array_tasks,
+    name_of,
+    number_at,
+    text_at,
+    time_of,
+    whole_of,
+    words_in,
+)
 from allocator_service.imports.tres import LICENCE, tres_quantities
 from allocator_service.workloads.gangs import MAX_KINDS, MAX_PIECES, Gang, Piece
 
@@ -58,14 +67,11 @@ NOT_YET = frozenset((
 SOON_SECONDS = 600
 PRESENT_STATES = {"PENDING", "RUNNING", "SUSPENDED", "STOPPED", "CONFIGURING"}
 _UNCOUNTED = {"node", "billing", "energy", "vmem", "pages"}
-_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?", re.ASCII)
 # The look-ahead keeps the match linear, as that of nodes.
 _ASKED = re.compile(
     r"(?:gres[:/])?([A-Za-z][\w-]*+):((?=[0-9]*[A-Za-z_.-])[\w.-]++)(?:[:=][0-9]{1,12})?", re.ASCII
 )
-_LONGEST_FIELD = 100_000
 _LONGEST_NAME = 240
-_LARGEST_NUMBER = 2**63
 
 Vector = tuple[Decimal, ...]
 Selection = tuple[tuple[str, tuple[str, ...]], ...]
@@ -120,7 +126,7 @@ def slurm_workloads(
             " show node --json.",
             code="import.shape",
         )
-    reader = _Reader(job_nodes(document), resources, owner, _time_of(document, items))
+    reader = _Reader(job_nodes(document), resources, owner, time_of(document, items))
     jobs, others = reader.read(items)
 
     def rows(most_kinds: int) -> Any:
@@ -157,9 +163,9 @@ class _Reader:
             try:
                 found = self._job(place, object_at(item))
             except Unacceptable as error:
-                name = _name_of(item)
+                name = name_of(item)
                 others.append(RefusedRow(place, name, errors_of(error)))
-                if whole := _whole_of(item):
+                if whole := whole_of(item):
                     refused.setdefault(whole, name)
                 continue
             if isinstance(found, SkippedRow):
@@ -178,14 +184,14 @@ class _Reader:
         return [job for job in jobs if job.whole not in refused], others
 
     def _job(self, place: Place, item: Mapping[str, Any]) -> _Job | SkippedRow:
-        name = _name_of(item)
-        states = set(_words(item.get("job_state"), "/job_state"))
+        name = name_of(item)
+        states = set(words_in(item.get("job_state"), "/job_state"))
         if not states & PRESENT_STATES or "COMPLETING" in states:
             return SkippedRow(place, name, "The job has ended.")
         is_running = "PENDING" not in states
         if not is_running and (reason := self._reason_not_yet(item)):
             return SkippedRow(place, name, f"The job cannot start yet: {reason}.")
-        nodes = max(1, _number(item, "node_count"))
+        nodes = max(1, number_at(item, "node_count"))
         if nodes > MAX_PIECES:
             raise Unacceptable(
                 f"Expected at most {MAX_PIECES:,} nodes, got {nodes:,}.",
@@ -194,10 +200,10 @@ class _Reader:
             )
         partitions = [
             self._nodes.partitions[each]
-            for each in _words(item.get("partition"), "/partition")
+            for each in words_in(item.get("partition"), "/partition")
             if each in self._nodes.partitions
         ]
-        whole = _whole_of(item)
+        whole = whole_of(item)
         demand = self._demand(item, nodes, [each.least_cpus for each in partitions], is_running)
         if not any(demand):
             return SkippedRow(place, name, "The job requests none of the pool's resources.")
@@ -212,7 +218,7 @@ class _Reader:
             demand,
             nodes,
             # A running task of an array is a job of its own.
-            1 if is_running else _array_tasks(item),
+            1 if is_running else array_tasks(item),
             selection + self._types(item),
             whole,
             SWITCH_LABEL if not whole and nodes > 1 and self._is_together(item, is_running) else "",
@@ -223,7 +229,7 @@ class _Reader:
         reason = check_text(item.get("state_reason") or "", "/state_reason", blank=True)
         if reason in NOT_YET:
             return reason
-        is_late = _number(item, "eligible_time") > self._now + SOON_SECONDS
+        is_late = number_at(item, "eligible_time") > self._now + SOON_SECONDS
         return reason if reason == "BeginTime" and is_late else ""
 
     def _tenant(self, item: Mapping[str, Any]) -> str:
@@ -237,9 +243,9 @@ class _Reader:
     ) -> Vector:
         """Return the demand of each node, rounded up."""
         # What a running job was given, or else what it asks for.
-        text = _text(item, "tres_alloc_str") or _text(item, "tres_req_str")
+        text = text_at(item, "tres_alloc_str") or text_at(item, "tres_req_str")
         # Slurm states what an exclusive job asks for, and gives it all CPUs of its nodes.
-        whole_nodes = "none" in _words(item.get("shared"), "/shared") or "true" in _words(
+        whole_nodes = "none" in words_in(item.get("shared"), "/shared") or "true" in words_in(
             item.get("exclusive"), "/exclusive"
         )
         cpus = nodes * min(least) if least and whole_nodes and not is_running else 0
@@ -285,7 +291,7 @@ class _Reader:
         """Return the labels of nodes that have the types which a job asks for."""
         asked: dict[str, set[str]] = {}
         for name in ("tres_per_job", "tres_per_node", "tres_per_socket", "tres_per_task"):
-            for word in _text(item, name).split(","):
+            for word in text_at(item, name).split(","):
                 match = _ASKED.fullmatch(word)
                 # A type that the pool counts as a resource needs no label.
                 if match and not self._measures.counts(f"{match[1]}_{match[2].lower()}"):
@@ -307,10 +313,10 @@ class _Reader:
         Slurm starts a job on several switches after `max_switch_wait`.
         """
         switches = self._nodes.switches
-        asked = _number(item, "required_switches") or _number(item, "minimum_switches")
+        asked = number_at(item, "required_switches") or number_at(item, "minimum_switches")
         if not switches or asked != 1:
             return False
-        nodes = node_names(_text(item, "nodes")) if is_running else ()
+        nodes = node_names(text_at(item, "nodes")) if is_running else ()
         return len({switches.get(node) for node in nodes}) <= 1
 
 
@@ -403,105 +409,9 @@ def _workload_name(workload: _Workload, resources: Sequence[Resource]) -> str:
     return name
 
 
-def _time_of(document: Mapping[str, Any], items: Sequence[Any]) -> int:
-    """Return the time of the file, the latest one that it states to have passed."""
-    # Older versions of Slurm state none. An import must not depend on when it is repeated.
-    times = [0]
-    for each in [document, *items]:
-        if not isinstance(each, dict):
-            continue
-        names = ["last_update", "submit_time", "last_sched_evaluation"]
-        for name in names:
-            try:
-                times.append(_number(each, name))
-            except Unacceptable:
-                continue  # it is no field of a job's row
-    return max(times)
-
-
-def _array_tasks(item: Mapping[str, Any]) -> int:
-    """Return the number of tasks in a list such as `1-199:3,210%5`, 1 for a job that is no array."""
-    text = _text(item, "array_task_string")
-    count = 0
-    for part in text.partition("%")[0].split(",") if text else []:
-        match = _RANGE.fullmatch(part)
-        if match is None:
-            raise Unacceptable(
-                f'Expected array tasks such as 1-9:2, got "{part[:40]}". Slurm cuts long lists unless'
-                " SLURM_BITSTR_LEN=0 is set for squeue.",
-                code="import.shape",
-                pointer="/array_task_string",
-            )
-        first, last, step = (int(number or 0) for number in match.groups())
-        if match[2] and (last < first or not (match[3] is None or step)):
-            raise Unacceptable(
-                f'Expected array tasks such as 1-9:2, got "{part[:40]}".',
-                code="import.shape",
-                pointer="/array_task_string",
-            )
-        count += (last - first) // (step or 1) + 1 if match[2] else 1
-    return count or 1
-
-
 def _part(total: Decimal, nodes: int) -> Decimal:
     """Return a part of an amount, rounded up at the last digit."""
     if nodes == 1:
         return total
     # Up, so that the parts together are not less than the total.
     return Decimal(-(-int(total.scaleb(FRACTIONAL_DIGITS)) // nodes)).scaleb(-FRACTIONAL_DIGITS)
-
-
-def _name_of(item: Any) -> str:
-    number = item.get("job_id") if isinstance(item, dict) else None
-    if isinstance(number, dict):
-        number = number.get("number")
-    return f"job {number}"[:80] if type(number) is int else "job"
-
-
-def _whole_of(item: Any) -> str:
-    """Return the number of the heterogeneous job that a job is part of, an empty text for none."""
-    try:
-        number = _number(item, "het_job_id") if isinstance(item, dict) else 0
-    except Unacceptable:
-        return ""
-    return str(number) if number else ""
-
-
-def _number(item: Mapping[str, Any], field: str) -> int:
-    """Return a whole number, also from the object that wraps it in newer versions, and 0 for none."""
-    value = item.get(field)
-    if isinstance(value, dict):
-        is_set = value.get("set", True) and not value.get("infinite", False)
-        value = value.get("number") if is_set else 0
-    if value is None:
-        return 0
-    if type(value) is not int or not 0 <= value < _LARGEST_NUMBER:
-        raise Unacceptable(
-            f"Expected a whole number of at least 0, got {str(value)[:40]}.",
-            code="field.type",
-            pointer=f"/{field}",
-        )
-    return value
-
-
-def _text(item: Mapping[str, Any], field: str) -> str:
-    value = item.get(field)
-    if value is None:
-        return ""
-    if not isinstance(value, str) or len(value) > _LONGEST_FIELD:
-        raise Unacceptable(
-            f"Expected text of at most {_LONGEST_FIELD:,} characters.",
-            code="field.type",
-            pointer=f"/{field}",
-        )
-    return value
-
-
-def _words(value: Any, pointer: str) -> list[str]:
-    """Return the words of a text with commas, or of a list of texts."""
-    words = value.split(",") if isinstance(value, str) else [] if value is None else value
-    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise Unacceptable(
-            "Expected text or an array of texts.", code="import.shape", pointer=pointer
-        )
-    return words

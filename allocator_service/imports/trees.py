@@ -26,13 +26,12 @@ from allocator_service.imports.rows import (
 )
 from allocator_service.pools.gangs import refuse_gangs
 from allocator_service.pools.group_services import (
-    MAX_DEPTH,
     GroupDraft,
     GroupSettings,
-    group_levels,
     groups_put,
     refuse_too_many,
 )
+from allocator_service.pools.group_tree import MAX_DEPTH, group_levels
 from allocator_service.pools.guarantees import (
     AmountNode,
     ExceededLimit,

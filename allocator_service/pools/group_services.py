@@ -3,7 +3,7 @@
 The pool's lock makes changes of one tree serial, so that two of them cannot close a cycle together.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -22,6 +22,7 @@ from allocator_service.core.errors import (
 from allocator_service.core.versions import check_version
 from allocator_service.pools.budgets import budgets_retire
 from allocator_service.pools.gangs import refuse_gangs
+from allocator_service.pools.group_tree import refuse, refuse_tree
 from allocator_service.pools.guarantees import refuse_limits_below_guarantees
 from allocator_service.pools.limits import (
     Limit,
@@ -47,7 +48,6 @@ from allocator_service.tenants.models import ApiKey, GroupGrant
 from allocator_service.tenants.people import group_grant_withdraw
 
 MAX_GROUPS = 10_000
-MAX_DEPTH = 8
 AMOUNTS = ("guarantee", "limit")
 
 
@@ -144,7 +144,7 @@ def groups_put(
     refuse_groups(pool.policy_name, pool.policy_options, pointer="")
     every = [*drafts, *changes]
     # Values first, all of their mistakes at once: they do not depend on the tree.
-    _refuse(mistake for draft in every for mistake in draft.settings.mistakes(draft.pointer))
+    refuse(mistake for draft in every for mistake in draft.settings.mistakes(draft.pointer))
     slugs = [change.slug for change in changes]
     terms = {
         each.group.slug: each for each in group_terms_of(pool=pool).filter(group__slug__in=slugs)
@@ -165,7 +165,7 @@ def groups_put(
         raise group_missing()
     _refuse_taken(drafts, parents)
     refuse_too_many(len(parents) + len(drafts))
-    _refuse_tree(
+    refuse_tree(
         {**parents, **{draft.slug: draft.settings.parent for draft in every}},
         {draft.slug: f"{draft.pointer}/parent" for draft in every},
     )
@@ -230,11 +230,11 @@ def group_update(
     pool = pool_lock(group.pool)
     group = _present(pool, group)
     check_version(group.version, version)
-    _refuse(settings.mistakes(""))
+    refuse(settings.mistakes(""))
     replaced = settings.replaced(group.terms.get(end=None))
     limits_check(pool, settings.amounts(""), replaced=replaced)
     _refuse_own_servers(pool, [GroupDraft(group.slug, settings)])
-    _refuse_tree({**_parents(pool), group.slug: settings.parent}, {group.slug: "/parent"})
+    refuse_tree({**_parents(pool), group.slug: settings.parent}, {group.slug: "/parent"})
     present = group.terms.select_related("parent").get(end=None)
     present.group = group
     known = {} if settings.parent is None else {
@@ -394,66 +394,6 @@ def _refuse_taken(drafts: Sequence[GroupDraft], present: Mapping[str, str | None
         seen.add(draft.slug)
     if errors:
         raise Conflict(errors[0].detail, code="group.exists", errors=errors[:MAX_ERRORS])
-
-
-def _refuse_tree(parents: Mapping[str, str | None], pointers: Mapping[str, str]) -> None:
-    """Raise `Unacceptable` unless the parents are a tree of at most 8 levels below the pool.
-
-    `pointers` name the changed groups. One that pushes unchanged groups below it too deep is the
-    mistake, not they.
-    """
-    _refuse(
-        FieldError(pointer, "group.unknown", f'The pool has no group "{parents[slug]}".')
-        for slug, pointer in pointers.items()
-        if parents[slug] is not None and parents[slug] not in parents
-    )
-    level, changed_above = group_levels(parents, pointers)
-    _refuse(
-        FieldError(pointer, "group.cycle", f'The parents of "{slug}" lead back to it.')
-        for slug, pointer in pointers.items()
-        if slug not in level
-    )
-    too_deep: dict[str, FieldError] = {}
-    for slug, depth in level.items():
-        changed = changed_above[slug]
-        if depth > MAX_DEPTH and changed is not None:
-            detail = (
-                f'"{slug}" would be {depth} levels below the pool; at most {MAX_DEPTH} are allowed.'
-            )
-            error = FieldError(pointers[changed], "group.too_deep", detail)
-            too_deep.setdefault(changed, error)
-    _refuse(too_deep.values())
-
-
-def group_levels(
-    parents: Mapping[str, str | None], changed: Collection[str]
-) -> tuple[dict[str, int], dict[str, str | None]]:
-    """Return the levels of groups below the pool, and the nearest changed group at or above each.
-
-    Groups on or below a cycle are left out.
-    """
-    # Level by level from the pool: what is on or below a cycle is never reached.
-    below: dict[str | None, list[str]] = {}
-    for slug, parent in parents.items():
-        below.setdefault(parent, []).append(slug)
-    level: dict[str, int] = {}
-    nearest: dict[str, str | None] = {}
-    reached, depth = below.get(None, []), 1
-    while reached:
-        for slug in reached:
-            level[slug] = depth
-            parent = parents[slug]
-            above = nearest[parent] if parent is not None else None
-            nearest[slug] = slug if slug in changed else above
-        reached = [child for slug in reached for child in below.get(slug, [])]
-        depth += 1
-    return level, nearest
-
-
-def _refuse(found: Iterable[FieldError]) -> None:
-    errors = list(found)[:MAX_ERRORS]
-    if errors:
-        raise Unacceptable(errors[0].detail, code=errors[0].code, errors=errors)
 
 
 def _audit_created(

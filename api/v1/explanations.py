@@ -17,7 +17,7 @@ from allocator_service.enforcement.selectors import decision_in_force
 from allocator_service.enforcement.state import TenantUse, tenant_use
 from allocator_service.pools.budgets import opening_of
 from allocator_service.pools.clusters import CLUSTER_LABEL
-from allocator_service.pools.group_services import MAX_DEPTH
+from allocator_service.pools.group_tree import MAX_DEPTH
 from allocator_service.pools.models import Pool
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
