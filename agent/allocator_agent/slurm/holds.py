@@ -277,7 +277,7 @@ class _Planning:
         }
         room = {}
         for node in self._cluster.nodes:
-            if not node.draining and _likeness(node) in likeness:
+            if _likeness(node) in likeness:
                 count = self._fitting(node, sizes[0])
                 room[node.name] = [0 if _is_licences(limits) else count for _, limits in kinds]
         return room
