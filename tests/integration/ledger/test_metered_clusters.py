@@ -182,6 +182,9 @@ def test_a_cluster_with_a_name_too_long_for_a_source_is_not_known(tenant):
     servers = [("e", of("e" * 191), 4, None), ("w", of("w" * 190), 3, None)]
     pool = lab(tenant, "drfh", "indivisible", {}, servers=servers, workloads={"any": {}})
     decide(pool, NOON)
+    pool_meter(pool_id=pool.pk, now=NOON + 30 * MINUTE)
+    # Open uses are read as the entries that they become.
+    assert cpu_hours(pool, NOON + HOUR) == {None: 2, "w" * 190: Decimal("1.5")}
     pool_meter(pool_id=pool.pk, now=NOON + HOUR)
     entries_seal(now=NOON)
     assert cpu_hours(pool, NOON + HOUR) == {None: 4, "w" * 190: 3}
