@@ -59,16 +59,18 @@ def with_counted_licences(
             jobs += parts
             continue
         left_out.update(names - kept)
-        asking += len(parts)
+        asking += 1
         if names & counted and not kept and not any(job.running for job in parts):
             stopped += [job.id for job in parts]
+            continue
+        # Parts start together, so that all of them wait for the licences of one.
+        if any(job.reason == WAITS_FOR_LICENCES for job in parts):
             continue
         jobs += [
             replace(
                 job, licences={name: job.licences[name] for name in job.licences if name in kept}
             )
             for job in parts
-            if job.reason != WAITS_FOR_LICENCES
         ]
     if stopped:
         problems.append(

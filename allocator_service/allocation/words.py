@@ -40,11 +40,12 @@ def spent_text(stored: Mapping[str, Any], timezone: str, reader: Reader) -> str:
 
 
 def away_texts(run: Run, tenant: str, reasons: Mapping[str, str]) -> dict[str, str]:
-    """Return why workloads of clusters that had left by the run could not run, by name.
+    """Return why workloads of clusters that had left before the run could not run, by name.
 
     A workload with another reason has an empty text or none.
     """
-    away = clusters_away(run.pool, by=run.created_at)
+    # By generation: a run that was requested in time may read the pool long after its request.
+    away = clusters_away(run.pool, generation=run.generation)
     if not away:
         return {}
     selectors = server_selectors(run=run, tenant=tenant)

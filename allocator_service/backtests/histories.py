@@ -33,9 +33,12 @@ MAX_BOUNDARIES = 10_000
 # Amounts are what a number of tasks demands if they are within this part of a task of it.
 _OF_A_TASK = 1e-6
 
-# A correction takes the source and event of its original, so that both are one job.
+# A correction takes the source and event of its original, so that both are one job. The sources of
+# metered use name clusters, whose tasks together are how many of a workload ran.
 _USED = """
-SELECT e.tenant_id, e.workload_id, COALESCE(o.source, e.source), COALESCE(o.event_id, e.event_id),
+SELECT e.tenant_id, e.workload_id,
+       CASE WHEN COALESCE(o.run_id, e.run_id) IS NULL THEN COALESCE(o.source, e.source) ELSE '' END,
+       COALESCE(o.event_id, e.event_id),
        e.start, e."end", e.resource, sum(e.quantity)
 FROM (SELECT * FROM ledger_entry WHERE pool_id = %(pool)s
       UNION ALL

@@ -44,14 +44,18 @@ def has_had_clusters(pool: Pool) -> bool:
     return Server.objects.filter(pool=pool, labels__has_key=CLUSTER_LABEL).exists()
 
 
-def clusters_away(pool: Pool, *, by: datetime | None = None) -> dict[str, datetime]:
+def clusters_away(
+    pool: Pool, *, by: datetime | None = None, generation: int | None = None
+) -> dict[str, datetime]:
     """Return since when clusters give no capacity because their agents are silent, by name.
 
-    With `by`, those that left later are left out.
+    Those that left after the instant `by` or after a generation of the pool are left out.
     """
     left = Cluster.objects.filter(pool=pool, left_at__isnull=False)
     if by is not None:
         left = left.filter(left_at__lte=by)
+    if generation is not None:
+        left = left.filter(generation__lte=generation)
     found = {each.name: each.left_at for each in left if each.left_at is not None}
     # Without a label the servers of all schedulers are one capacity.
     return found if found and labelled_clusters(pool) else {}

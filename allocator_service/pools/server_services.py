@@ -39,6 +39,16 @@ FROM json_to_recordset(%s) AS row (id uuid, name text, capacity numeric[], label
                                    version int)
 WHERE server.id = row.id
 """
+_ROWS = "json_to_recordset(%(rows)s) AS row (id uuid, former numeric[], capacity numeric[])"
+_END_CONTRIBUTIONS = f"""
+UPDATE server_contribution present SET "end" = %(now)s, capacity = row.former FROM {_ROWS}
+WHERE present.server_id = row.id AND present."end" IS NULL AND present.start < %(now)s
+RETURNING present.server_id
+"""  # noqa: S608 - constants of our own
+_REPLACE_CONTRIBUTIONS = f"""
+UPDATE server_contribution present SET capacity = row.capacity FROM {_ROWS}
+WHERE present.server_id = row.id AND present."end" IS NULL
+"""  # noqa: S608 - constants of our own
 
 
 @dataclass(frozen=True)
@@ -189,7 +199,9 @@ def server_update(
     server = _locked(server)
     check_version(server.version, version)
     before = stated_fields(server)
-    _set(server, settings, now)
+    former = _set(server, settings)
+    if former is not None:
+        _change_contributions([(server, former)], now)
     return _saved("server.update", server, before, _SETTINGS, now)
 
 
@@ -206,12 +218,15 @@ def servers_update(*, pool: Pool, changes: Sequence[ServerChange], now: datetime
         .order_by("pk")
     }
     made: dict[str, list[Change]] = {}
+    capacities: dict[UUID, list[Decimal]] = {}
     for change in changes:
         server = present[change.server.pk]
         server.pool = pool
         if change.settings is not None:
             before = stated_fields(server)
-            _set(server, change.settings, now)
+            former = _set(server, change.settings)
+            if former is not None:
+                capacities.setdefault(server.pk, former)
             server.version += 1
             # A copy, because the state may change as well, which is another entry.
             made.setdefault("server.update", []).append(Change(copy(server), before, {}))
@@ -234,14 +249,15 @@ def servers_update(*, pool: Pool, changes: Sequence[ServerChange], now: datetime
     ]
     with connection.cursor() as cursor:
         cursor.execute(_UPDATE, [json.dumps(rows, cls=DjangoJSONEncoder)])
+    _change_contributions([(present[pk], former) for pk, former in capacities.items()], now)
     for action, changed in made.items():
         audit_record_all(action=action, changes=changed, now=now, pool=pool.slug)
     if made:
         pool_changed(pool, now=now)
 
 
-def _set(server: Server, settings: ServerSettings, now: datetime) -> None:
-    """Change the settings of a locked server, and what it contributes."""
+def _set(server: Server, settings: ServerSettings) -> list[Decimal] | None:
+    """Change the settings of a locked server. Return its former capacity, None if that stays."""
     _refuse_retired(server)
     if not any(settings.capacity):
         raise Unacceptable(
@@ -249,22 +265,39 @@ def _set(server: Server, settings: ServerSettings, now: datetime) -> None:
             code="capacity.zero",
             pointer="/capacity",
         )
-    if list(settings.capacity) != server.capacity:
-        _contribute_otherwise(server, list(settings.capacity), now)
+    former = server.capacity
     server.name = settings.name
     server.capacity = list(settings.capacity)
     server.labels = settings.labels
+    return None if server.capacity == former else former
 
 
-def _contribute_otherwise(server: Server, capacity: list[Decimal], now: datetime) -> None:
-    """Change the contributed capacity of a server from now on. Past intervals keep theirs."""
-    present = server.contributions.filter(end=None)
-    if not present.filter(start__lt=now).update(end=now, capacity=server.capacity):
-        # It started at this instant, so that its former capacity was never in force.
-        present.update(capacity=capacity)
+def _change_contributions(changed: Sequence[tuple[Server, list[Decimal]]], now: datetime) -> None:
+    """Change what servers contribute from now on. Past intervals keep their capacity.
+
+    `changed` has servers with their new capacity, and the former one of each.
+    """
+    if not changed:
         return
-    Contribution.objects.create(
-        server=server, tenant=server.contributed_by, capacity=capacity, start=now
+    rows = [
+        {"id": server.pk, "former": former, "capacity": server.capacity}
+        for server, former in changed
+    ]
+    values: dict[str, Any] = {"rows": json.dumps(rows, cls=DjangoJSONEncoder), "now": now}
+    with connection.cursor() as cursor:
+        cursor.execute(_END_CONTRIBUTIONS, values)
+        ended = {id_ for (id_,) in cursor.fetchall()}
+        if len(ended) < len(changed):
+            # Others started at this instant, so that their former capacity was never in force.
+            cursor.execute(_REPLACE_CONTRIBUTIONS, values)
+    copy_rows(
+        Contribution,
+        ["server_id", "tenant_id", "capacity", "start"],
+        (
+            (server.pk, server.contributed_by_id, server.capacity, now)
+            for server, _ in changed
+            if server.pk in ended
+        ),
     )
 
 

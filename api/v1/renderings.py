@@ -9,6 +9,7 @@ from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from allocator_service import __version__
 from allocator_service.allocation.decided import decided_by_class
 from allocator_service.allocation.selectors import decision_now
 from allocator_service.core.clock import utc_now
@@ -231,7 +232,9 @@ class RenderingView(PoolView):
         if cluster:  # each would count the hours of a budget by itself
             stops = MonthlyStops(stops.resources)
         form = request.accepted_renderer
-        parts = [run.pk, chosen.name, label, quota, form.format, boundary, *members, "", *departed]
+        # With the release, which may render the same decision in other objects.
+        parts = [__version__, run.pk, chosen.name, label, quota, form.format, boundary]
+        parts += [*members, "", *departed]
         # An empty text between lists, or a name that moves from one to the next would keep the tag.
         parts += ["", *former_groups] if former_groups else []
         parts += ["", "cluster", cluster] if cluster else []

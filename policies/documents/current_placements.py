@@ -29,7 +29,9 @@ def current_placements_from_columns(
         np.array(columns[name], dtype=np.int64) for name in ("offset", "servers", "tasks")
     )
     row = _rows_of(columns["server"], problem)
-    here = np.where(row == GONE, offset + servers, problem.server_count[row])
+    # GONE takes the last element, which is there also in a problem without servers.
+    count = np.append(problem.server_count, 0)[row]
+    here = np.where(row == GONE, offset + servers, count)
     if found := [
         Mistake(
             f"/{part}/{position}/servers",

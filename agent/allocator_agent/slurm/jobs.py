@@ -22,7 +22,7 @@ SOON_SECONDS = 600
 # Each with room enough: squeue cuts what is longer.
 JOB_FIELDS = (
     ("jobarrayid", 48), ("account", 96), ("username", 96), ("partition", 256), ("statecompact", 8),
-    ("reason", 64), ("numnodes", 12), ("tres-alloc", 256), ("starttime", 24), ("eligibletime", 24),
+    ("reason", 64), ("numnodes", 12), ("tres-alloc", 1024), ("starttime", 24), ("eligibletime", 24),
     ("requeue", 8), ("reservation", 128), ("associd", 16), ("hetjobid", 16), ("oversubscribe", 12),
     ("nodelist", 1024), ("tres-per-job", 128), ("tres-per-node", 128), ("tres-per-socket", 128),
     ("tres-per-task", 128), ("reqswitch", 12), ("licenses", 256),

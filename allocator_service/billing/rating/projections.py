@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -310,8 +311,16 @@ class PoolPrices:
         """Return the prices of a tenant, None unless it ever was a member, as for the plan itself."""
         if tenant.slug not in self.members:
             return None
-        own = [each for each in self.commitments if each.tenant_id == tenant.pk]
+        own = self._commitments_by_tenant.get(tenant.pk, [])
         return PricesNow(self.pool, tenant, self.prices, own, self.members)
+
+    @cached_property
+    def _commitments_by_tenant(self) -> Mapping[int, Sequence[Commitment]]:
+        # Once for all tenants: in a large pool, each of them may have a commitment.
+        found: dict[int, list[Commitment]] = {}
+        for each in self.commitments:
+            found.setdefault(each.tenant_id, []).append(each)
+        return found
 
 
 def pool_prices(*, pool: Pool, now: datetime) -> PoolPrices | None:

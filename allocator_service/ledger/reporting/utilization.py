@@ -195,23 +195,23 @@ def _report(
     whole = uses(capacity, used)
     clusters = []
     if has_had_clusters(pool):
-        found = {cluster for cluster, _, _ in (*capacities, *by_cluster)}
+        offered, consumed = _divided(capacities), _divided(by_cluster)
+        found = offered.keys() | consumed.keys()
         refuse_too_long((len(found) + 1) * len(period.intervals) * len(names))
         for cluster in sorted(found, key=cluster_order):
-            rows = uses(_of(cluster, capacities), _of(cluster, by_cluster))
+            rows = uses(offered.get(cluster, {}), consumed.get(cluster, {}))
             clusters.append(ClusterUtilization(cluster, rows, [_total(row) for row in rows]))
     totals = [_total(row) for row in whole]
     resources = resources_of(pool)
     return UtilizationReport(pool, period, resources, whole, totals, clusters=clusters, **of_group)
 
 
-def _of(cluster: str | None, amounts: Mapping[tuple[Any, str, int], Decimal]) -> _Amounts:
-    """Return the amounts of a cluster by resource and interval."""
-    return {
-        (resource, interval): amount
-        for (of, resource, interval), amount in amounts.items()
-        if of == cluster
-    }
+def _divided(amounts: Mapping[tuple[Any, str, int], Decimal]) -> dict[str | None, _Amounts]:
+    """Return the amounts of each cluster by resource and interval."""
+    found: dict[str | None, dict[tuple[str, int], Decimal]] = {}
+    for (cluster, resource, interval), amount in amounts.items():
+        found.setdefault(cluster, {})[resource, interval] = amount
+    return {**found}
 
 
 def _cluster_uses(

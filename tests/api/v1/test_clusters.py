@@ -576,6 +576,22 @@ def test_the_api_and_mail_explain_work_of_a_cluster_that_left(pool, operator):
     assert [bool(re.search(f" there: {lower}$", text)) for text in fell] == [True], texts
 
 
+def test_a_run_that_was_requested_before_a_cluster_left_is_explained_by_its_silence(operator):
+    pool = opened(operator, "divisible")
+    submit(operator, "ada", "there", server_selector={"cluster": "west"})
+    run = factories.decision(pool)
+    assert report(agent("west"), run, "slurm-west", {"ada": 1}).status_code == 200
+    asked = operator.post(f"{PATH}/runs/", {"reason": "a check"})
+    assert asked.status_code == 202
+    silent_for(pool, 901, "west")
+    pool.refresh_from_db()
+    later = factories.decision(pool)
+    assert str(later.pk) == asked.json()["id"]  # which read the pool after the cluster left
+    explained = operator.get(f"/api/v1/runs/{later.pk}/explanation/ada/").json()["workloads"]
+    details = {each["workload"]: each["detail"] for each in explained}
+    assert re.fullmatch(LEFT, details["there"])
+
+
 @pytest.mark.parametrize("reason", ["no_eligible_server", "resource_absent"])
 def test_a_sentence_of_many_clusters_that_left_names_three(reason):
     names = [f"{number:02}-{'c' * 60}" for number in range(12)]

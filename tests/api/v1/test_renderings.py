@@ -8,6 +8,7 @@ from django.test.utils import CaptureQueriesContext
 from allocator_service.core.clock import utc_now
 from allocator_service.enforcement.rendering.targets import TARGETS
 from allocator_service.pools.member_services import member_put
+from api.v1 import renderings
 from tests import factories
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -75,6 +76,13 @@ def test_identical_servers_of_two_classes_are_told_apart(operator):
     assert operator.get(SLURM).json()["tenants"][0]["notes"] == [
         "A part is on servers without the label partition: it is enforced in the total only."
     ]
+
+
+def test_a_rendering_of_another_release_is_not_known(decided, operator, monkeypatch):
+    """It may have other objects, and agents would keep the former ones until the next decision."""
+    tag = operator.get(SLURM)["ETag"]
+    monkeypatch.setattr(renderings, "__version__", "0.0.1")
+    assert operator.get(SLURM, If_None_Match=tag).status_code == 200
 
 
 def test_a_rendering_that_is_known_answers_304(world, decided, operator):

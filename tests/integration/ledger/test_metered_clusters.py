@@ -10,6 +10,7 @@ from allocator_service.allocation.admin.past_and_plan import window_table
 from allocator_service.allocation.long_term.metering import pool_meter
 from allocator_service.allocation.policies import policy_choose
 from allocator_service.allocation.runs.recompute import recompute_pool
+from allocator_service.backtests.histories import submitted_between
 from allocator_service.ledger.amounts.clusters import used_by_cluster
 from allocator_service.ledger.audit.verification import ledger_verify
 from allocator_service.ledger.intake.corrections import entry_correct
@@ -86,6 +87,17 @@ def test_whole_tasks_of_one_workload_are_of_the_clusters_of_their_servers(tenant
         "decisions"
     }
     assert [check for check in ledger_verify(now=NOON) if not check.holds] == []
+
+
+@pytest.mark.parametrize("hours", [Decimal("0.5"), 1])
+def test_the_history_of_a_workload_in_several_clusters_has_all_of_its_tasks(tenant, hours):
+    """As entries of two sources, and while they are open."""
+    pool = lab(tenant, "drfh", "indivisible", {}, servers=EAST_AND_WEST, workloads={"any": {}})
+    decide(pool, NOON)
+    pool_meter(pool_id=pool.pk, now=NOON + int(60 * hours) * MINUTE)
+    found = submitted_between(pool=pool, tenant=None, start=NOON, end=NOON + HOUR)
+    assert found.trace.workload.tolist() == [0] * 7
+    assert set(found.trace.duration.tolist()) == {3600 * hours}
 
 
 def test_a_use_that_moves_to_another_cluster_is_divided_there(tenant):
@@ -182,6 +194,9 @@ def test_a_cluster_with_a_name_too_long_for_a_source_is_not_known(tenant):
     servers = [("e", of("e" * 191), 4, None), ("w", of("w" * 190), 3, None)]
     pool = lab(tenant, "drfh", "indivisible", {}, servers=servers, workloads={"any": {}})
     decide(pool, NOON)
+    pool_meter(pool_id=pool.pk, now=NOON + 30 * MINUTE)
+    # Open uses are read as the entries that they become.
+    assert cpu_hours(pool, NOON + HOUR) == {None: 2, "w" * 190: Decimal("1.5")}
     pool_meter(pool_id=pool.pk, now=NOON + HOUR)
     entries_seal(now=NOON)
     assert cpu_hours(pool, NOON + HOUR) == {None: 4, "w" * 190: 3}

@@ -66,6 +66,14 @@ def test_other_licences_are_left_out_and_noted():
     assert (found.licences, found.problems) == ({}, [])
 
 
+def test_parts_that_start_together_wait_together_for_other_licences():
+    """The part that lacks them has the reason, and the others alone would be no job."""
+    parts = [job(1, BOTH, whole="1", reason="Licenses"), job(2, whole="1", reason="Priority")]
+    found = with_counted_licences(observed(*parts), UNITS, **PLACED)
+    assert found.jobs == []
+    assert found.notes == ["1 job asks for licences that are not counted: ansys"]
+
+
 def test_a_policy_that_puts_each_task_on_one_server_divides_no_licences():
     found = with_counted_licences(observed(job(1, MATLAB)), UNITS, **SINGLE)
     assert (found.jobs[0].licences, found.licences) == ({}, {})

@@ -458,6 +458,14 @@ def test_licences_are_of_the_whole_job_and_of_no_node(licences, expected):
     assert found.total == {"cpu": 4, "memory": 6 * 2**30, **expected}
 
 
+def test_squeue_has_room_for_the_amounts_of_a_job_with_many_licences():
+    licences = ",".join(f"license/vendor_product_{number}=1" for number in range(20))
+    amounts = f"cpu=4,mem=6G,node=1,billing=4,{licences},gres/gpu=2"
+    (found,) = jobs(line(tres_alloc=amounts[: dict(squeue.JOB_FIELDS)["tres-alloc"]]))
+    assert found.demand["gpu"] == 2
+    assert len(found.licences) == 20
+
+
 def test_licences_that_squeue_cuts_are_not_guessed():
     name = "m" * 247
     (found,) = jobs(line(licenses=f"{name}:1,ansys:2"))

@@ -122,6 +122,17 @@ def test_tasks_of_servers_that_are_gone_count_as_moved():
     assert whole(problem, gone).moved == 2
 
 
+def test_running_tasks_of_a_document_without_servers_are_read():
+    """A pool decides in this way after its last server left."""
+    document = problem_to_document(
+        ParsedProblem(problem_of([[4, 4]], [[1, 1]]), "drfh", "indivisible")
+    )
+    entry = {"tenant": "u1", "workload": "workload-0001", "server": "", "servers": 2, "tasks": 3}
+    read = problem_from_document(document | {"servers": [], "running": [entry]})
+    assert (read.running.row.tolist(), read.running.tasks.tolist()) == ([-1], [3])
+    assert whole(read.problem, read.running).tasks.tolist() == [0]
+
+
 def test_running_tasks_in_a_document_read_back_the_same():
     problem = problem_of([[4, 4], [2, 8]], [[1, 1], [0.5, 2]], server_count=[3, 2], tasks=[5, 4])
     answer = whole(problem)
