@@ -38,8 +38,8 @@ def with_counted_licences(
 ) -> Observation:
     """Return the observation with the licences that the pool counts, and no others.
 
-    Jobs that wait for other licences are left out, because a decision would keep servers for them in
-    vain. So are jobs that need licences of the pool in a way that no decision can give.
+    Jobs that wait for licences which the pool does not count are left out: they could not use the
+    servers of a decision. Jobs that need licences which no decision can give are left out, too.
     """
     of_pool = {name for name in units.names if name.startswith(LICENCE_PREFIX)}
     counted = of_pool if can_count_licences(places=places, gangs=gangs) else set()

@@ -36,7 +36,7 @@ from policies import (
     problem_from_document,
 )
 
-# Placements that differ from their workload's tasks by more than this part are no rounding.
+# The largest relative difference between tasks and their placements that counts as rounding.
 _ROUNDING = Decimal("1e-9")
 
 

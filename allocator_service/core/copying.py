@@ -16,7 +16,8 @@ MANY_ROWS = 200
 def copy_rows(model: type[Model], columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Append `rows` to the model's table, values adapted by psycopg in the order of `columns`.
 
-    Rows are taken while the COPY holds the connection: reading the database for them would never end.
+    Rows are read during the COPY, which holds the connection: an iterable that queries the database
+    would wait for ever.
 
     Constraints are checked by PostgreSQL as for INSERT; defaults of Django fields are not applied.
     Raises Django's `IntegrityError` and its kin, whose cause is psycopg's.

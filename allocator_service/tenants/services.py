@@ -258,13 +258,13 @@ def api_key_used(*, key: ApiKey, now: datetime) -> None:
     """
     if key.last_used_at is not None and now - key.last_used_at < USE_KEPT_EVERY:
         return
-    server = primary()
+    database = primary()
     try:
-        with server.cursor() as cursor:
+        with database.cursor() as cursor:
             cursor.execute(_USED, {"key": key.pk, "now": now})
     except DatabaseError:
         # PostgreSQL aborts a transaction with its first failed statement, so this one cannot go on.
-        if server.in_atomic_block:  # in which every further statement fails
+        if database.in_atomic_block:  # in which every further statement fails
             raise
         # A read must not fail for the sake of its own record.
         log.warning("key_use_not_noted", exc_info=True)

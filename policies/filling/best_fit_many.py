@@ -1,11 +1,12 @@
 """Best-fitting server by a scan of chunks, for three and more resources.
 
 The slope of two resources determines little of ``H`` when there are more. The amounts left are stored
-resource by resource, so that a few vector instructions measure a chunk of servers. ``H`` is the distance
-of two vectors of ratios, and no less than the difference of a signed sum of either: the bounds of such
-sums over a chunk show which chunks can have a server as good as the best one so far. Only these are
-measured. Servers with like ratios are put into the same chunk, anew from time to time because ratios
-change as servers fill up. Of a row of identical servers only the first untouched one is in the list.
+resource by resource, so that a few vector instructions measure a chunk of servers. ``H`` is the sum of
+the absolute differences of two vectors of ratios. For any choice of signs, it is at least the difference
+between the signed sums of the two. The range of a chunk's signed sums therefore bounds ``H`` from below,
+and a chunk whose bound exceeds the best ``H`` so far is not measured. Servers with like ratios are put
+into the same chunk, anew from time to time because ratios change as servers fill up. Of a row of
+identical servers only the first untouched one is in the list.
 """
 
 from __future__ import annotations

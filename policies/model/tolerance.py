@@ -29,8 +29,8 @@ SOLVER_NOISE = 2e-15
 DUST = LEVEL_TOLERANCE / 4
 # What rounding may hide when costs are subtracted from the worth of all servers, relative to that.
 BUDGET_ROUNDING = 1e-15
-# ... and what the rounding of shares of others may hide. It only counts where shares then rise to a
-# position that is reached, at no price. A tenth of it was too little for a drawn pool.
+# ... and what the rounding of shares of others may hide. It counts only where shares then rise, at no
+# price, to a position that is reached. A tenth of it was too little for a generated pool.
 BUDGET_NOISE = 1e-10
 # A position on the path of a tree, the sum of all shares, is rounded by this much of it, and with it the
 # share of a tenant that rises alone.

@@ -267,7 +267,7 @@ class Kubernetes:
         return problems + self._requeued(plan)
 
     def _fence(self, plan: KubernetesPlan) -> list[str]:
-        """Let no earlier write be carried out beside the raises of a plan. Return problems.
+        """Invalidate writes without an answer before quotas are raised. Return problems.
 
         A write without an answer may wait in an API server, and is carried out later if its object
         still has the version that it names. Writes of an earlier process are unknown, so each object
@@ -426,7 +426,7 @@ class Kubernetes:
             present = self._read(path)
             try:
                 if present is None and change.kind in (COHORTS, QUEUES):
-                    # A POST names no version, so that one without an answer must not raise anything.
+                    # A POST names no version and may be carried out late, so it creates no quota.
                     body = without_quota(required)
                     self._api.request("POST", change.kind.collection(change.after), body)
                     continue

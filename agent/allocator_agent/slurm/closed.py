@@ -1,8 +1,8 @@
 """Default limit of 0 jobs for accounts and users that no round has limited yet.
 
 Slurm passes `MaxJobs` of an account on to all below it that have none of their own. With 0 at the root
-account, what is new starts nothing. Members, and what is to stay as it is, get a value of their own,
-which is above every number of jobs and distinguishes the agent's values from those of the site.
+account, what is new starts nothing. Members and the accounts in `open` get a number of jobs that no
+cluster runs. It never limits, and it shows which values the agent wrote.
 """
 
 from __future__ import annotations

@@ -225,8 +225,8 @@ class _Planning:
     def _kept_hold(self, parts: list[Job], left: _Pieces, full: Set[str]) -> Hold | None:
         """Return the present hold of a job if its nodes can still run it.
 
-        On `full` nodes other jobs of the workload run, and no piece of the decision is left. One that
-        started elsewhere than decided may run there for days, while the nodes that were its own idle.
+        A job may start on nodes that are held for another job of its workload. Those are `full`, and the
+        nodes that were decided for the first job are free.
         """
         name = self._name(parts)
         there = self._present.get(name)

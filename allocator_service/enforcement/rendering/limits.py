@@ -175,7 +175,7 @@ class DecisionLimits:
         return {name: limit for name, limit in self.named(limits).items() if name in on_servers}
 
     def has_jobs(self, name: ServerClassName) -> bool:
-        """Return true if jobs run on the servers of a class, and not for servers of licences alone."""
+        """Return false for a class whose servers have licences alone, because no job runs there."""
         offered = self.decided.capacity.get(name, [])
         used = [
             unit.on_servers for unit, amount in zip(self.units, offered, strict=False) if amount

@@ -1,8 +1,8 @@
 """Amounts by the cluster on which they were used.
 
 The source of a metered entry names the cluster whose servers the decision chose. The cluster of
-reported use is that of its source. Where neither is known, it is the one that the workload selects, if
-it selects one. The cluster of other use is not known. Entries are read one by one in the database, so
+reported use is that of its source. Otherwise it is the only cluster that the workload selects, or not
+known. Entries are read one by one in the database, so
 that the work grows with the entries of the period. Only pools with clusters need it.
 """
 
