@@ -4,10 +4,9 @@ A round ends at the last feasible point of the path on which shares rise. Its le
 path, the sum of the shares of all tenants. The point is found from above: prices of a position that is
 not feasible bound the true one.
 
-Where many limits bind, most rounds end where simple prices bound them, such as the price of one limit.
-Such an end needs no program of its own. Shares never fall in later rounds, so that one program confirms
-that the ends of several rounds are feasible. If they are not, the first round with an end that is not
-feasible is solved by programs.
+Where many limits bind, most rounds end where the price of one limit bounds them. Such an end needs no
+program of its own. Shares never fall in later rounds, so that one program confirms that the ends of
+several rounds are feasible. If they are not, programs solve the first round whose end is not.
 """
 
 from __future__ import annotations
@@ -38,6 +37,8 @@ from policies.proofs.normal_form import Groups, LeximinProblem
 MOST_PROGRAMS = 200
 # Bounds by prices, before the corners between what is feasible and the bound are halved instead.
 NEWTON_STEPS = 6
+# Weights that differ by a larger factor leave little of some shares beside the rounding of others.
+FAR_APART = 1e4
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +73,10 @@ class GroupRounds(Rounds):
         self._feasible = self.now
         self._unconfirmed: list[_State] = []
         self._needs_program = False
+        weights = self.groups.trees[0].weight[:-1]
+        # Where rounding may decide, each round has programs of its own.
+        near = float(weights.max()) <= FAR_APART * float(weights.min())
+        self._may_share_program = near and problem.couples and not problem.progressive_filling
 
     def _rise(self, stage: int) -> None:
         mine = self.problem.stage == stage
@@ -94,9 +99,9 @@ class GroupRounds(Rounds):
             rising.copy(),
         )
         self.bounded = None
-        simplex = self.problem.has_amounts and not self.problem.progressive_filling
-        if simplex and not self._needs_program:
-            level, prices = self._simple_end()
+        level, prices = self._simple_end()
+        at_limit = prices[self.problem.K :].any()
+        if at_limit and self._may_share_program and not self._needs_program:
             attempt = self._proven_attempt(level, prices)
             frozen = attempt.satisfied | attempt.proof.stuck
             gap = (attempt.proof.bound - attempt.level) / path_scale(attempt.level)
@@ -291,4 +296,4 @@ class GroupRounds(Rounds):
             return level, tables[worst]
         # With what rounding may hide, as in all bounds by prices.
         prices = self._price_of_amount(worst - len(tables))
-        return path_bound(problem, path, prices, path.last), prices
+        return path_bound(problem, path, prices, path.last, near=level), prices

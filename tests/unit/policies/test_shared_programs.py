@@ -1,11 +1,13 @@
 """Rounds in groups whose ends are confirmed by one program for several of them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from benchmarks.groups import grouped_pool
 from benchmarks.limits import limited_pool
-from policies import normalise, solve, verify
+from policies import Limit, Problem, normalise, solve, verify
 from policies.leximin.group_rounds import GroupRounds
 from policies.model.server_classes import server_classes
 
@@ -39,24 +41,12 @@ def form_of(tenants, groups, limits, seed):
     return problem, normalise(problem, server_classes(problem)).leximin
 
 
-# Of the first three all ends are feasible, of the others the last one is not.
-@pytest.mark.parametrize(
-    ("seed", "tenants", "goes_back"),
-    [
-        (0, 120, False),
-        (3, 40, False),
-        (8, 120, False),
-        (2, 40, True),
-        (3, 120, True),
-        (7, 120, True),
-    ],
-)
-def test_rounds_that_share_a_program_are_those_of_a_program_each(seed, tenants, goes_back):
+@pytest.mark.parametrize(("seed", "tenants"), [(0, 120), (3, 40), (8, 120), (2, 40), (7, 120)])
+def test_rounds_that_share_a_program_are_those_of_a_program_each(seed, tenants):
     groups, limits = (14, 30) if tenants == 40 else (40, 60)
     problem, form = form_of(tenants, groups, limits, seed)
-    rounds = Counted(form, None, interior=False)
-    shared, alone = rounds.run(), ByPrograms(form, None, interior=False).run()
-    assert bool(rounds.went_back) == goes_back
+    shared = GroupRounds(form, None, interior=False).run()
+    alone = ByPrograms(form, None, interior=False).run()
     assert shared.share == pytest.approx(alone.share, rel=1e-9)
     assert shared.certificate.frozen_in.tolist() == alone.certificate.frozen_in.tolist()
     levels = [[item.level for item in each.certificate.rounds] for each in (shared, alone)]
@@ -64,6 +54,33 @@ def test_rounds_that_share_a_program_are_those_of_a_program_each(seed, tenants, 
     assert form.tenant_sums(shared.x) == pytest.approx(shared.share, rel=1e-9)
     assert shared.programs < alone.programs
     assert verify(problem, solve(problem, "drfh")).valid
+
+
+def test_a_limit_beyond_what_a_class_of_servers_has_is_reached_after_it():
+    """The first group fills its servers before the second one is at its limit."""
+    problem = Problem.create(
+        resources=["cpu"], capacity=[[10], [100]],
+        server_labels=[{"kind": "old"}, {"kind": "new"}],
+        tenants=["a", "b", "c", "d", "e"], demand=[[1]] * 5,
+        selectors=[{"kind": "old"}, {"kind": "old"}, {}, {}, {}],
+        groups=["first", "second"], tenant_group=[0, 0, 1, 1, -1],
+        limits=[Limit("group", 1, np.array([30.0]))],
+    )  # fmt: skip
+    rounds = Counted(normalise(problem, server_classes(problem)).leximin, None, interior=False)
+    rounds.run()
+    assert rounds.went_back == 1
+    answer = solve(problem, "drfh")
+    assert answer.tasks.tolist() == pytest.approx([5, 5, 15, 15, 70], rel=1e-12)
+    assert verify(problem, answer).valid
+
+
+def test_weights_far_apart_have_a_program_each():
+    problem, form = form_of(120, 40, 60, 0)
+    far = replace(problem, weight=np.r_[1e5, np.ones(problem.t - 1)])
+    shared = GroupRounds(form, None, interior=False).run()
+    alone = GroupRounds(normalise(far, server_classes(far)).leximin, None, interior=False).run()
+    assert shared.programs <= 2
+    assert alone.programs >= len(alone.certificate.rounds)
 
 
 def test_one_program_confirms_all_ends_that_limits_bound():
@@ -75,9 +92,9 @@ def test_one_program_confirms_all_ends_that_limits_bound():
 
 
 def test_the_first_end_that_is_not_feasible_is_found():
-    """Among eight ends, each of which may be the last feasible one."""
+    """Among seven ends, each of which may be the last feasible one."""
     _, form = form_of(120, 40, 60, 0)
-    for last in range(-1, 8):
+    for last in range(-1, 7):
         rounds = GroupRounds(form, None, interior=False)
         taken = []
         feasible = rounds._is_feasible
