@@ -101,15 +101,21 @@ class GroupRounds(Rounds):
         self.bounded = None
         level, prices = self._simple_end()
         at_limit = prices[self.problem.K :].any()
-        if at_limit and self._may_share_program and not self._needs_program:
+        shares = self._may_share_program and not self._needs_program
+        if shares and (at_limit or self._unconfirmed):
             attempt = self._proven_attempt(level, prices)
             frozen = attempt.satisfied | attempt.proof.stuck
             gap = (attempt.proof.bound - attempt.level) / path_scale(attempt.level)
-            if frozen.any() and gap <= SOLVER_TOLERANCE:
+            ends = bool(frozen.any()) and gap <= SOLVER_TOLERANCE
+            if ends and at_limit:
                 before = _State(
                     self.now, self.share.copy(), self.frozen_in.copy(), len(self.rounds)
                 )
                 self._unconfirmed.append(before)
+                return self._freeze(stage, attempt, frozen, proven=True)
+            # An end at the price of a resource is less likely to be feasible, and is looked at first.
+            if ends and self._is_feasible(self.path.shares(attempt.level)):
+                self._unconfirmed = []
                 return self._freeze(stage, attempt, frozen, proven=True)
         if not self._confirm():
             return np.zeros_like(rising)

@@ -101,7 +101,8 @@ def test_the_first_end_that_is_not_feasible_is_found():
 
         def only_some(shares, last=last, feasible=feasible, taken=taken, rounds=rounds):
             ends = [*(state.now for state in rounds._unconfirmed[1:]), rounds.now]
-            at = next(number for number, end in enumerate(ends) if end is shares)
+            # The end of the round that follows is in none of the states.
+            at = next((number for number, end in enumerate(ends) if end is shares), len(ends))
             taken.append(at)
             return at <= last and feasible(shares)
 
