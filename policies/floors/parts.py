@@ -210,15 +210,23 @@ def _with_parts(problem: Problem, parts: Parts, **others: Any) -> Problem:
         "demand": np.concatenate([problem.demand, problem.demand[of]]),
         "gangs": _gangs(problem, parts),
         "priority": np.concatenate([problem.priority, problem.priority[of]]),
-        "selectors": problem.selectors
-        + tuple(
-            both_selectors(problem.selectors[j], where)
-            for j, where in zip(of.tolist(), parts.where, strict=True)
-        ),
+        "selectors": problem.selectors + _selectors(problem, parts),
         "own_servers": np.zeros(t + p, dtype=np.bool_),
         "part_of": np.concatenate([np.full(n, -1, dtype=np.int64), of]),
     }
     return replace(problem, **{**fields, **others})
+
+
+def _selectors(problem: Problem, parts: Parts) -> tuple[Selector, ...]:
+    """Return the selectors of parts, of which many have the same one."""
+    known: dict[tuple[int, int], Selector] = {}
+    found: list[Selector] = []
+    for j, where in zip(parts.workload.tolist(), parts.where, strict=True):
+        key = id(problem.selectors[j]), id(where)
+        if key not in known:
+            known[key] = both_selectors(problem.selectors[j], where)
+        found.append(known[key])
+    return tuple(found)
 
 
 def _gangs(problem: Problem, parts: Parts) -> dict[int, Gang]:

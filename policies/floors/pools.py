@@ -65,28 +65,19 @@ class _OnServers:
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
         self._known: dict[int, _Nested] = {}
+        self._rows = {id(each.rows): each.rows for each in problem.limited}
+        self._rows |= {id(each.rows): each.rows for each in problem.guaranteed}
 
     def __call__(self, rows: BoolArray) -> _Nested:
         """Return those that may apply in the pool of a guarantee on these servers."""
         if id(rows) not in self._known:
-            problem, holds = self._problem, _Containment()
-            limits = [each for each in problem.limited if holds(each.rows, rows)]
-            guarantees = [each for each in problem.guaranteed if holds(rows, each.rows)]
+            problem, others = self._problem, self._rows
+            around = {key for key, other in others.items() if not (rows & ~other).any()}
+            inside = {key for key, other in others.items() if not (other & ~rows).any()}
+            limits = [each for each in problem.limited if id(each.rows) in around]
+            guarantees = [each for each in problem.guaranteed if id(each.rows) in inside]
             self._known[id(rows)] = _Nested(problem, limits, guarantees)
         return self._known[id(rows)]
-
-
-class _Containment:
-    """Lookup of which rows of servers contain others."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[int, int], bool] = {}
-
-    def __call__(self, rows: BoolArray, others: BoolArray) -> bool:
-        key = id(rows), id(others)
-        if key not in self._known:
-            self._known[key] = bool((rows | ~others).all())
-        return self._known[key]
 
 
 @dataclass(frozen=True, eq=False)

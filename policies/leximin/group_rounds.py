@@ -3,18 +3,23 @@
 A round ends at the last feasible point of the path on which shares rise. Its level is a position on the
 path, the sum of the shares of all tenants. The point is found from above: prices of a position that is
 not feasible bound the true one.
+
+Where many limits bind, most rounds end where the price of one limit bounds them. Such an end needs no
+program of its own. Shares never fall in later rounds, so that one program confirms that the ends of
+several rounds are feasible. If they are not, programs solve the first round whose end is not.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from policies.arrays import BoolArray, FloatArray
+from policies.arrays import BoolArray, FloatArray, IntArray
+from policies.leximin.highs import KEPT_WITHIN
 from policies.leximin.interior_point.method import NoConvergenceError
 from policies.leximin.level_program import LevelSolution
-from policies.leximin.rounds import ARRIVED, Attempt, Leximin, Maximise, Rounds
+from policies.leximin.rounds import ARRIVED, Attempt, Maximise, Rounds
 from policies.model.allocation import PaidShares
 from policies.model.certificate import Round
 from policies.model.tolerance import DUST, OPEN_GAP, SOLVER_TOLERANCE
@@ -27,11 +32,28 @@ from policies.proofs.group_bounds import (
 )
 from policies.proofs.group_path import GroupPath
 from policies.proofs.level_bounds import normalised_prices
-from policies.proofs.normal_form import Groups
+from policies.proofs.normal_form import Groups, LeximinProblem
 
 MOST_PROGRAMS = 200
 # Bounds by prices, before the corners between what is feasible and the bound are halved instead.
 NEWTON_STEPS = 6
+# Weights that differ by a larger factor leave little of some shares beside the rounding of others.
+FAR_APART = 1e4
+
+
+@dataclass(frozen=True, eq=False)
+class _State:
+    """The state of the rounds before one of them.
+
+    Attributes:
+        now, share: (t,) as of the rounds; frozen_in: (t,) round of each tenant, -1 while it rises.
+        rounds: number of rounds.
+    """
+
+    now: FloatArray
+    share: FloatArray
+    frozen_in: IntArray
+    rounds: int
 
 
 class GroupRounds(Rounds):
@@ -40,13 +62,30 @@ class GroupRounds(Rounds):
     groups: Groups
     now: FloatArray  # (t,) shares at the beginning of the round
     path: GroupPath
+    bounded: tuple[float, FloatArray] | None  # bound of the round's end by simple prices, and these
 
-    def run(self) -> Leximin:
-        """Solve all rounds."""
-        assert self.problem.groups is not None  # noqa: S101 - for mypy
-        self.groups = self.problem.groups
-        self.now = self.problem.kept.copy()
-        return super().run()
+    def __init__(self, problem: LeximinProblem, deadline: float | None, *, interior: bool) -> None:
+        super().__init__(problem, deadline, interior=interior)
+        assert problem.groups is not None  # noqa: S101 - for mypy
+        self.groups = problem.groups
+        self.now = problem.kept.copy()
+        # Shares (t,) that ``x`` has, or that kept parts have, and states before later rounds.
+        self._feasible = self.now
+        self._unconfirmed: list[_State] = []
+        self._needs_program = False
+        weights = self.groups.trees[0].weight[:-1]
+        # Where rounding may decide, each round has programs of its own.
+        near = float(weights.max()) <= FAR_APART * float(weights.min())
+        self._may_share_program = near and problem.couples and not problem.progressive_filling
+
+    def _rise(self, stage: int) -> None:
+        mine = self.problem.stage == stage
+        while True:
+            rising = mine & (self.frozen_in < 0)
+            if rising.any():
+                self._round(stage, rising)
+            elif self._confirm():
+                return
 
     def _refined(self, x: FloatArray) -> tuple[FloatArray, FloatArray, tuple[Round, ...]]:
         return x, self.share, tuple(self.rounds)
@@ -59,15 +98,89 @@ class GroupRounds(Rounds):
             self.problem.cap,
             rising.copy(),
         )
-        return super()._round(stage, rising)
+        self.bounded = None
+        level, prices = self._simple_end()
+        at_limit = prices[self.problem.K :].any()
+        shares = self._may_share_program and not self._needs_program
+        if shares and (at_limit or self._unconfirmed):
+            attempt = self._proven_attempt(level, prices)
+            frozen = attempt.satisfied | attempt.proof.stuck
+            gap = (attempt.proof.bound - attempt.level) / path_scale(attempt.level)
+            ends = bool(frozen.any()) and gap <= SOLVER_TOLERANCE
+            if ends and at_limit:
+                before = _State(
+                    self.now, self.share.copy(), self.frozen_in.copy(), len(self.rounds)
+                )
+                self._unconfirmed.append(before)
+                return self._freeze(stage, attempt, frozen, proven=True)
+            # An end at the price of a resource is less likely to be feasible, and is looked at first.
+            if ends and self._is_feasible(self.path.shares(attempt.level)):
+                self._unconfirmed = []
+                return self._freeze(stage, attempt, frozen, proven=True)
+        if not self._confirm():
+            return np.zeros_like(rising)
+        self._needs_program = False
+        frozen = super()._round(stage, rising)
+        self._feasible = self.now
+        return frozen
+
+    def _confirm(self) -> bool:
+        """Return whether the ends of all rounds are feasible.
+
+        Otherwise, go back to before the first round whose end is not, which then needs programs.
+        """
+        states = self._unconfirmed
+        if not states:
+            return True
+        ends = [*(state.now for state in states[1:]), self.now]
+        feasible, infeasible, step = -1, len(ends), 0
+        while infeasible - feasible > 1:
+            # Backwards in growing steps, as mostly none or only the last one is infeasible.
+            middle = (feasible + infeasible) // 2
+            trial = max(infeasible - max(step, 1), middle)
+            if self._is_feasible(ends[trial]):
+                feasible = trial
+            else:
+                infeasible = trial
+                step = 2 * step or 1
+        self._unconfirmed = []
+        if infeasible == len(ends):
+            return True
+        state = states[infeasible]
+        self.now, self.share, self.frozen_in = state.now, state.share, state.frozen_in
+        del self.rounds[state.rounds :], self.paths[state.rounds :]
+        self._needs_program = True
+        return False
+
+    def _is_feasible(self, shares: FloatArray) -> bool:
+        """Return whether a program reaches shares (t,), from the last ones that are feasible."""
+        rise = np.maximum(shares - self._feasible, 0.0)
+        if rise.any():
+            try:
+                solution = self._by_simplex(rise, self._feasible)
+            except NoConvergenceError:
+                return False
+            self.programs += 1
+            missed = max(1.0 - solution.tau, 0.0) * rise
+            size = lifts(shares, self.groups.part, float(shares.sum()))
+            if (missed > KEPT_WITHIN * size).any():
+                return False
+            self.x = self._held_back(solution.x, shares)
+        self._feasible = shares
+        return True
 
     def _scale(self, rising: BoolArray, level: float) -> float:  # noqa: ARG002 - as of flat pools
         return path_scale(level)
 
-    def _attempt(self, rising: BoolArray, maximise: Maximise) -> Attempt:
-        problem, path = self.problem, self.path
+    def _attempt(self, rising: BoolArray, maximise: Maximise) -> Attempt:  # noqa: ARG002 - as of flat pools
         level, solution = self._furthest(maximise)
-        prices = normalised_prices(problem, solution.prices, rising)
+        attempt = self._proven_attempt(level, solution.prices)
+        return replace(attempt, x=self._held_back(solution.x, self.path.shares(attempt.level)))
+
+    def _proven_attempt(self, level: float, prices: FloatArray) -> Attempt:
+        """Return what prices prove about a position that is, or may be, feasible."""
+        problem, path = self.problem, self.path
+        prices = normalised_prices(problem, prices, path.rising)
         proof = prove_on_path(problem, path, prices, level, self.groups.part)
         nothing = path.first + SOLVER_TOLERANCE * path_scale(path.first)
         if level > proof.bound or path.first < level <= nothing:
@@ -75,8 +188,8 @@ class GroupRounds(Rounds):
             level = path.first if proof.bound <= nothing else proof.bound
             proof = prove_on_path(problem, path, prices, level, self.groups.part)
         reached = path.shares(level)
-        satisfied = rising & (problem.cap <= reached * (1 + SOLVER_TOLERANCE))
-        return Attempt(level, self._held_back(solution.x, reached), prices, proof, satisfied)
+        satisfied = path.rising & (problem.cap <= reached * (1 + SOLVER_TOLERANCE))
+        return Attempt(level, None, prices, proof, satisfied)
 
     def _held_back(self, x: FloatArray, reached: FloatArray) -> FloatArray:
         """Take from tenants what a program gave them beyond the shares that are reached."""
@@ -97,20 +210,18 @@ class GroupRounds(Rounds):
         bound = max(attempt.proof.bound, attempt.level)
         self.paths.append(self.path)
         self.rounds.append(Round(stage, attempt.level, bound, attempt.prices, proven))
-        self.x = attempt.x
+        if attempt.x is not None:
+            self.x = attempt.x
         return frozen
 
     def _furthest(self, maximise: Maximise) -> tuple[float, LevelSolution]:
         """Return the last feasible position of the path and the solution of its program."""
         problem, path = self.problem, self.path
-        upper, prices = self._bound_at_pool_prices()
+        upper, prices = self._simple_end()
         close = ARRIVED * path_scale(upper)
         if problem.progressive_filling:
             return upper, LevelSolution(path.shares(upper)[:, None], prices, tau=1.0, steps=0)
-        if upper <= path.first + close:
-            # At the prices of what is full, shares may rise at no price.
-            upper = path_bound(problem, path, prices, reached=np.inf)
-        if upper <= path.first + close:
+        if upper <= path.first:
             return path.first, LevelSolution(x=self._placed(), prices=prices, tau=0.0, steps=0)
         lower, share = path.first, self.now
         progress = np.inf
@@ -154,6 +265,23 @@ class GroupRounds(Rounds):
                 raise NoConvergenceError("prices do not bound the end of a round")
         raise NoConvergenceError(f"no end of a round after {MOST_PROGRAMS} programs")
 
+    def _simple_end(self) -> tuple[float, FloatArray]:
+        """Return the greatest position that simple prices leave open, and the prices.
+
+        It is the beginning if no more than rounding is left.
+        """
+        if self.bounded is None:
+            problem, path = self.problem, self.path
+            upper, prices = self._bound_at_pool_prices()
+            close = ARRIVED * path_scale(upper)
+            if upper <= path.first + close and not problem.progressive_filling:
+                # At the prices of what is full, shares may rise at no price.
+                upper = path_bound(problem, path, prices, reached=np.inf)
+                if upper <= path.first + close:
+                    upper = path.first
+            self.bounded = upper, prices
+        return self.bounded
+
     def _bound_at_pool_prices(self) -> tuple[float, FloatArray]:
         """Return the least bound of a few simple prices, and these prices."""
         problem, path = self.problem, self.path
@@ -174,4 +302,4 @@ class GroupRounds(Rounds):
             return level, tables[worst]
         # With what rounding may hide, as in all bounds by prices.
         prices = self._price_of_amount(worst - len(tables))
-        return path_bound(problem, path, prices, path.last), prices
+        return path_bound(problem, path, prices, path.last, near=level), prices

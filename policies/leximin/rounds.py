@@ -74,13 +74,14 @@ class Attempt:
     """One engine's answer to a round.
 
     Attributes:
-        level: level that all rising tenants reach; x: (n, K) shares on the classes that reach it.
+        level: level that all rising tenants reach; x: (n, K) shares on the classes that reach it, None
+            if no program has looked for them yet.
         prices: (K + l, m) of classes and limits; proof: what these prices prove.
         satisfied: (t,) rising tenants that have all their tasks at the level.
     """
 
     level: float
-    x: FloatArray
+    x: FloatArray | None
     prices: FloatArray
     proof: RoundProof
     satisfied: BoolArray
@@ -111,9 +112,7 @@ class Rounds:
 
     def run(self) -> Leximin:
         for stage in (0, 1):
-            rising = self.problem.stage == stage
-            while rising.any():
-                rising &= ~self._round(stage, rising)
+            self._rise(stage)
         x = self._placed()
         if not self.problem.has_amounts:
             # The simplex method is the only engine with amounts, and its vertices have few placements.
@@ -128,6 +127,12 @@ class Rounds:
             self.programs,
             tuple(self.paths),
         )
+
+    def _rise(self, stage: int) -> None:
+        """Solve all rounds of a stage."""
+        rising = self.problem.stage == stage
+        while rising.any():
+            rising &= ~self._round(stage, rising)
 
     def _placed(self) -> FloatArray:
         """Return the shares on classes so far. Before the first round these are guaranteed parts."""

@@ -119,6 +119,8 @@ class GroupTree:
         """Return the tree of some tenants (q,), and of the groups that have any of them below."""
         groups = self.bottom_up[:-1]
         t = self.pool - len(groups)
+        if np.array_equal(tenants, np.arange(t)):
+            return self
         group_of = np.where(self.parent < self.pool, self.parent - t, POOL)
         return GroupTree.of(
             tenant_group=group_of[:t][tenants],

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Generic, Literal, TypeVar
 
 import numpy as np
@@ -58,8 +59,7 @@ def counted_workloads(
     """Return limits or guarantees with their workloads and servers, in the same order."""
     if not amounts:
         return ()
-    of_tenant = _positions_by_owner(problem.owner, problem.t)
-    of_group = _workloads_below_groups(problem, of_tenant)
+    nodes = _WorkloadsOfNodes(problem)
     matching: dict[tuple[int, tuple[tuple[str, tuple[str, ...]], ...]], BoolArray] = {}
     demanding: dict[bytes, BoolArray] = {}
     positive: BoolArray = problem.demand > 0
@@ -78,7 +78,9 @@ def counted_workloads(
         elif each.scope == "lend":
             below = np.flatnonzero(problem.owner != each.node).astype(np.int64)
         else:
-            below = (of_group if each.scope == "group" else of_tenant)[each.node]
+            below = (
+                nodes.of_group(each.node) if each.scope == "group" else nodes.of_tenant(each.node)
+            )
         resources = limited.tobytes()
         if resources not in demanding:
             demanding[resources] = np.asarray(positive[:, limited].any(axis=1), dtype=np.bool_)
@@ -87,31 +89,48 @@ def counted_workloads(
     return tuple(found)
 
 
-def _positions_by_owner(owner: IntArray, count: int) -> list[IntArray]:
-    """Return the positions (ascending) in ``owner`` of each of ``count`` owners."""
-    order = np.argsort(owner, kind="stable").astype(np.int64)
-    edges = np.searchsorted(owner[order], np.arange(count + 1))
-    return [order[edges[i] : edges[i + 1]] for i in range(count)]
+class _WorkloadsOfNodes:
+    """Workloads of tenants and groups, ascending, of which few have an amount."""
 
+    def __init__(self, problem: ProblemFields) -> None:
+        self._problem, self._owner = problem, problem.owner
+        self._order = np.argsort(self._owner, kind="stable").astype(np.int64)
+        self._edges = np.searchsorted(self._owner[self._order], np.arange(problem.t + 1)).tolist()
+        self._groups: dict[int, IntArray] = {}
 
-def _workloads_below_groups(problem: ProblemFields, of_tenant: list[IntArray]) -> list[IntArray]:
-    """Return the workloads below each group, ascending."""
-    parts: list[list[IntArray]] = [[] for _ in problem.groups]
-    for tenant, first in enumerate(problem.tenant_group.tolist()):
-        group = first
-        while group >= 0:
-            parts[group].append(of_tenant[tenant])
-            group = int(problem.group_parent[group])
-    nothing = np.zeros(0, dtype=np.int64)
-    return [np.sort(np.concatenate(mine)) if mine else nothing for mine in parts]
+    def of_tenant(self, tenant: int) -> IntArray:
+        """Return the workloads of a tenant."""
+        return self._order[self._edges[tenant] : self._edges[tenant + 1]]
+
+    def of_group(self, group: int) -> IntArray:
+        """Return the workloads of the tenants below a group."""
+        if group not in self._groups:
+            # The last one stands for tenants without a group.
+            inside = np.zeros(len(self._problem.groups) + 1, dtype=np.bool_)
+            below = [group]
+            # The list grows while it is walked.
+            for each in below:
+                inside[each] = True
+                below += self._children[each]
+            mine = inside[self._problem.tenant_group[self._owner]]
+            self._groups[group] = np.flatnonzero(mine).astype(np.int64)
+        return self._groups[group]
+
+    @cached_property
+    def _children(self) -> list[list[int]]:
+        children: list[list[int]] = [[] for _ in self._problem.groups]
+        for group, parent in enumerate(self._problem.group_parent.tolist()):
+            if parent >= 0:
+                children[parent].append(group)
+        return children
 
 
 def _matching_rows(problem: ProblemFields, amount: Limit | Guarantee) -> BoolArray:
-    rows = (
-        all(labels.get(label) in values for label, values in amount.where.items())
-        for labels in problem.server_labels
-    )
-    return np.fromiter(rows, dtype=np.bool_, count=problem.k)
+    rows = np.ones(problem.k, dtype=np.bool_)
+    for label, values in amount.where.items():
+        matching = [labels.get(label) in values for labels in problem.server_labels]
+        rows &= np.array(matching, dtype=np.bool_)
+    return rows
 
 
 def limit_shares(problem: ProblemFields, totals: FloatArray) -> FloatArray:

@@ -415,9 +415,13 @@ class Problem(ProblemFields):
     @cached_property
     def _distinct_selectors(self) -> tuple[IntArray, BoolArray]:
         index: dict[tuple[tuple[str, tuple[str, ...]], ...], int] = {}
-        group = np.zeros(self.n, dtype=np.int64)
-        for j, selector in enumerate(self.selectors):
-            group[j] = index.setdefault(tuple(sorted(selector.items())), len(index))
+        # Many workloads have one and the same selector, which is looked at once.
+        known: dict[int, int] = {}
+        for selector in self.selectors:
+            if id(selector) not in known:
+                key = tuple(sorted(selector.items()))
+                known[id(selector)] = index.setdefault(key, len(index))
+        group = np.array([known[id(selector)] for selector in self.selectors], dtype=np.int64)
         matches = np.ones((len(index), self.k), dtype=np.bool_)
         for key, g in index.items():
             for label, values in key:

@@ -46,14 +46,16 @@ def path_bound(
     prices: FloatArray,
     below: float = np.inf,
     reached: float = -np.inf,
+    near: float | None = None,
 ) -> float:
     """Return the greatest position that prices (K + l, m) leave open, at most ``below``.
 
     Args:
         reached: a feasible position; infinity asks how far shares rise at no price.
+        near: a position to which the bound may be near.
     """
     curve = _curve(problem, prices)
-    return _bound(problem, path, prices, curve, below, reached)
+    return _bound(problem, path, prices, curve, below, reached, near)
 
 
 def paid_on_path(
@@ -75,7 +77,7 @@ def prove_on_path(
         position: that the round reached; part: (t,) of the pool that tenants are entitled to.
     """
     curve = _curve(problem, prices)
-    bound = _bound(problem, path, prices, curve, reached=position)
+    bound = _bound(problem, path, prices, curve, reached=position, near=position)
     reached = path.shares(position)
     rising = path.rising
     budget = budget_left(problem, prices, curve, np.where(rising, 0.0, path.start))
@@ -101,6 +103,7 @@ def _bound(
     curve: CostCurve,
     below: float = np.inf,
     reached: float = -np.inf,
+    near: float | None = None,
 ) -> float:
     rising = path.rising
     budget = budget_left(problem, prices, curve, np.where(rising, 0.0, path.start))
@@ -110,7 +113,7 @@ def _bound(
         if float(curve.cost_of(share).sum()) <= budget:
             return below
     paid = curve.paid(rising)
-    bound = path.furthest(paid, budget)
+    bound = path.furthest(paid, budget, near)
     if bound < reached:
         # Where shares rise at no price, the rounding of what others have decides how far they come.
         further = path.furthest(paid, budget + BUDGET_NOISE * problem.worth(prices))

@@ -103,23 +103,23 @@ class GroupPath:
         )  # fmt: skip
         return np.where(self.moving, np.minimum(share, self.cap), self.start)
 
-    def furthest(
-        self,
-        paid: PaidShares,
-        budget: float,
-        near: float | None = None,  # noqa: ARG002 - the search is fast from anywhere
-    ) -> float:
-        """Return the greatest position whose shares cost at most ``budget``."""
-        return self.first_exceeded(paid, np.array([0, len(paid.owner)]), np.array([budget]))[0]
+    def furthest(self, paid: PaidShares, budget: float, near: float | None = None) -> float:
+        """Return the greatest position whose shares cost at most ``budget``.
+
+        The search is short if that is about as far as ``near``.
+        """
+        rows = np.array([0, len(paid.owner)])
+        return self.first_exceeded(paid, rows, np.array([budget]), near)[0]
 
     def first_exceeded(
-        self, paid: PaidShares, row_first: IntArray, budget: FloatArray
+        self, paid: PaidShares, row_first: IntArray, budget: FloatArray, near: float | None = None
     ) -> tuple[float, int]:
         """Return the greatest position at which no row exceeds its budget, and what stops it there.
 
         Args:
             paid: parts of shares, those of row ``q`` from ``row_first[q]`` to ``row_first[q + 1]``.
             row_first: (q + 1,), budget: (q,) of each row.
+            near: a position to which that may be near.
 
         Returns:
             The position, inf if nothing stops it, and the number of a row, -1 if none does.
@@ -132,6 +132,7 @@ class GroupPath:
             tree.bottom_up, tree.first_child, tree.children, tree.tier, tree.weight, self.start,
             self.cap, self.moving, polygons.held, polygons.position, polygons.built, corners,
             self._rest, row_first, paid.owner, paid.price, paid.start, paid.end, budget,
+            np.inf if near is None else near,
         )  # fmt: skip
         return max(float(position), self.first), int(row)
 

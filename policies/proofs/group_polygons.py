@@ -175,6 +175,8 @@ def _sweep(
     ) = built  # fmt: skip
     m = len(held)
     writes = np.isinf(stop)
+    # What is held only matters to corners.
+    resources = m if writes else 0
     now, reached = held.copy(), position
     # Sums over the siblings that rise: a corner changes one of them, and the others are not
     # visited.
@@ -201,19 +203,20 @@ def _sweep(
                 height += (stop - reached) / rate
                 reached = stop
                 break
-            after = now + rates * (common[k] - height)
             if writes:
+                after = now + rates * (common[k] - height)
                 corners = _write_side(
                     corners, now, after, reached, reached + further, weight[v], level, at, vector
                 )
-            now, reached = after, reached + further
+                now = after
+            reached += further
         height = max(height, common[k])
         if slope[c] > 0.0:
             rising -= 1
             rate -= slope[c]
             slope[c] = 0.0
             of_child[c] = at[k]
-            for r in range(m):
+            for r in range(resources):
                 # Exactly 0 without users: a rounded rest would let a resource grow that is not
                 # used.
                 if slopes[c, r] > 0.0:
@@ -225,13 +228,14 @@ def _sweep(
                 for other in siblings:
                     if slope[other] > 0.0:
                         rate += slope[other]
-                        rates += slopes[other]
+                        for r in range(resources):
+                            rates[r] += slopes[other, r]
                 peak = rate
         if k + 1 < first[c] + count[c]:
             if common[k + 1] > common[k]:
                 length = common[k + 1] - common[k]
                 slope[c] = (at[k + 1] - at[k]) / length
-                for r in range(m):
+                for r in range(resources):
                     # Amounts never fall along a path, except by rounding.
                     slopes[c, r] = max((vector[k + 1, r] - vector[k, r]) / length, 0.0)
             else:
@@ -241,23 +245,25 @@ def _sweep(
                     of_child[c] = at[k] + (stop - reached)
                     reached = stop
                     break
-                after = now + (vector[k + 1] - vector[k])
                 if writes:
+                    after = now + (vector[k + 1] - vector[k])
                     corners = _write_side(
                         corners, now, after, reached, reached + further, weight[v], level, at,
                         vector,
                     )  # fmt: skip
-                now, reached = after, reached + further
+                    now = after
+                reached += further
                 of_child[c] = at[k + 1]
         elif endless[c]:
             slope[c] = 1.0 / ray_level[c]
-            slopes[c] = ray[c] / ray_level[c]
+            for r in range(resources):
+                slopes[c, r] = ray[c, r] / ray_level[c]
         if slope[c] > 0.0:
             rising += 1
             rate += slope[c]
             peak = max(peak, rate)
             since[c] = common[k]
-            for r in range(m):
+            for r in range(resources):
                 if slopes[c, r] > 0.0:
                     users[r] += 1
                     rates[r] += slopes[c, r]
@@ -381,7 +387,7 @@ def shares_at(bottom_up, first_child, children, tier, weight, start, held, posit
 @compiled_in_order
 def furthest_paid(
     bottom_up, first_child, children, tier, weight, start, cap, moving, held, position, built,
-    corners, rest, row_first, tenant, price, begin, end, budget,
+    corners, rest, row_first, tenant, price, begin, end, budget, near,
 ):  # fmt: skip
     """Find the last position at which no row of costs exceeds its budget.
 
@@ -392,6 +398,7 @@ def furthest_paid(
         corners: (c,) positions between which shares change at constant rates, where the last may be
             followed by a ray; rest: the shares of tenants that do not rise.
         tenant, price, begin, end: (e,) of each entry; budget: (q,) of each row.
+        near: a position, to which the one that is found may be near; inf for none.
 
     Returns:
         The position, which is inf if nothing stops it, and a row that stops it there, or -1.
@@ -402,6 +409,15 @@ def furthest_paid(
     if at_low > 0.0:
         return corners[0], row
     low, high, at_high, by_chord = 0, len(corners), np.inf, False
+    guessed = np.searchsorted(corners, near, side="right")
+    for middle in (guessed, guessed - 1):
+        if low < middle < high and near < np.inf:
+            share = _shares_on_path(tree, built, corners[middle] - rest)
+            value, _, _ = _excess(share, share, 0.0, rows)
+            if value <= 0.0:
+                low, at_low = middle, value
+            else:
+                high, at_high = middle, value
     while high - low > 1:
         # Costs are near to linear along long parts: the crossing of a chord and the middle take turns.
         by_chord = not by_chord and at_high < np.inf

@@ -110,8 +110,9 @@ def share_limits(
     entries: list[IntArray] = []
     for number, limit in enumerate(limits):
         mine = limit.workloads
-        everywhere = (limit.classes | ~allowed[mine]).all()
-        if limit.is_cap or not everywhere or not only[mine].all():
+        if limit.is_cap or not only[mine].all():
+            continue
+        if not (limit.classes | ~allowed[mine]).all():
             continue
         for resource in np.flatnonzero(np.isfinite(limit.amount)).tolist():
             found.append((number, resource, float(limit.amount[resource])))
@@ -185,7 +186,11 @@ def limit_rows(
         is_cap = (
             bool((share > 0).all()) and _alone_in(item, classes, allowed, merged_of) is not None
         )
-        rows.append(LimitRow(np.unique(counted[counted >= 0]), matching, share, is_cap))
+        counted = counted[counted >= 0]
+        # Ascending already if no workloads were merged and each tenant's are together.
+        if not (counted[1:] > counted[:-1]).all():
+            counted = np.unique(counted)
+        rows.append(LimitRow(counted, matching, share, is_cap))
     return tuple(rows)
 
 

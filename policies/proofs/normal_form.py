@@ -384,8 +384,12 @@ def _groups_of(
     if not problem.has_groups:
         return None
     second = problem.second_stage[tenants]
-    trees = problem.tree(0).only(tenants), problem.tree(1).only(tenants)
-    part = np.where(second, trees[1].parts(second), trees[0].parts(~second))
+    early = problem.tree(0).only(tenants)
+    # Weights that are not derived are the same in both stages.
+    late = early if problem.tree(1) is problem.tree(0) else problem.tree(1).only(tenants)
+    part = early.parts(~second)
+    if second.any():
+        part = np.where(second, late.parts(second), part)
     direction = np.ones((len(tenants), 1))  # the shares of a group's tenants add up
     if units.by_resource:
         limit = units.limit[workloads]
@@ -398,7 +402,7 @@ def _groups_of(
             stated = problem.direction[tenants]
             total = np.where(np.isnan(stated), total, stated)
         direction = total / total.max(axis=1, initial=0.0)[:, None]
-    return Groups(trees, direction, part)
+    return Groups((early, late), direction, part)
 
 
 def alike_workloads(

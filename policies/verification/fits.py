@@ -127,15 +127,14 @@ class Fits:
         if answer.whole:
             tasks = np.round(tasks)
         workload = self.stated.pieces.owner[piece]
-        rows = [np.zeros(0, dtype=np.int64)]
-        found = [np.zeros(0, dtype=np.int64)]
-        for number, limit in enumerate(self.stated.limits):
-            counted = limit.counted[workload]
-            if not self.stated.choice.sees_one_pool:
-                counted = counted & limit.rows[self.places.row][answer.placement_class]
-            found.append(np.flatnonzero(counted))
-            rows.append(np.full(len(found[-1]), number))
-        mine, row = np.concatenate(found), np.concatenate(rows)
+        limits = self.stated.limits
+        counted = np.array([limit.counted for limit in limits], np.bool_)
+        counted = counted.reshape(len(limits), len(self.stated.problem.tasks))[:, workload]
+        if not self.stated.choice.sees_one_pool:
+            places = np.array([limit.rows for limit in limits], np.bool_)
+            places = places.reshape(len(limits), self.stated.problem.k)[:, self.places.row]
+            counted &= places[:, answer.placement_class]
+        row, mine = np.nonzero(counted)
         over = exceeds(
             np.repeat(tasks[mine], m),
             self.demand[piece[mine]].ravel(),

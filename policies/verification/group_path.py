@@ -196,7 +196,7 @@ class GroupPath:
         direction: (t, m) shares of the pool per unit of share.
         start: (t,) shares at the beginning; cap: (t,) of all tasks; rising: (t,) those not frozen.
         before: path of the same stage that ended where this one begins, of which groups go on as long as
-            the same tenants rise in them.
+            the same tenants rise in them, or come to the end of their tasks.
     """
 
     def __init__(
@@ -214,21 +214,20 @@ class GroupPath:
         self._weight = groups.weights(stage)
         self._held = groups.sums(start[:, None] * direction)
         self._direction = direction
-        moving_start = np.where(self.moving, start, 0.0)[:, None]
-        self._position = groups.sums(moving_start)[:, 0]
+        # Tenants at the end of their tasks stay in the positions of groups that go on.
+        self._counted = self.moving.copy()
+        if before is not None:
+            self._counted |= before._counted & (start >= cap)
+        counted_start = np.where(self._counted, start, 0.0)[:, None]
+        self._position = groups.sums(counted_start)[:, 0]
         self._moves = groups.sums(self.moving[:, None].astype(np.float64))[:, 0] > 0
         self._polygons: dict[int, _Polygon] = {}
         self._sweeps: dict[int, _Sweep] = {}
         self._known: dict[float, FloatArray] = {}
         self._lone = self._follow_lone_tenants()
-        going_on = np.zeros(len(self._moves), dtype=np.bool_)
-        if before is not None:
-            changed = (self.moving != before.moving)[:, None].astype(np.float64)
-            going_on = groups.sums(changed)[:, 0] == 0
+        going_on = self._go_on(before)
         for node in groups.top_down[::-1]:
-            if not self._moves[node] or self._lone[node] >= 0:
-                continue
-            if before is None or not going_on[node] or not self._goes_on(node, before):
+            if self._moves[node] and self._lone[node] < 0 and not going_on[node]:
                 self._sweep(node)
         self.first = float(start.sum())
         self._rest = self.first - float(self._position[groups.pool])
@@ -351,6 +350,30 @@ class GroupPath:
             left -= low * (right - left) / (high - low)
         return begin + left * (end - begin)
 
+    def _go_on(self, before: GroupPath | None) -> BoolArray:
+        """Take over the paths of groups (v,) that go on, and return which do.
+
+        They are those below which the same tenants rise, or have come to the end of their tasks.
+        """
+        groups = self.groups
+        going_on = np.zeros(len(self._moves), dtype=np.bool_)
+        if before is None:
+            return going_on
+        changed = (self.moving != before.moving) & ~(before._counted & self._counted)
+        same = groups.sums(changed[:, None].astype(np.float64))[:, 0] == 0
+        for node in groups.top_down[1:]:
+            if going_on[groups.parent[node]]:
+                # Below such a group nothing is swept again, not even where one tenant is left.
+                going_on[node] = True
+                self._lone[node] = before._lone[node]
+                if node in before._sweeps:
+                    self._sweeps[node] = before._sweeps[node]
+                if node in before._polygons:
+                    self._polygons[node] = before._polygons[node]
+            elif same[node] and self._moves[node]:
+                going_on[node] = self._goes_on(node, before)
+        return going_on
+
     def _goes_on(self, node: int, before: GroupPath) -> bool:
         """Take over what is left of a group's path, and return False if it is at its end."""
         path, sweep = before._polygons.get(node), before._sweeps.get(node)
@@ -369,6 +392,7 @@ class GroupPath:
         level = np.maximum.accumulate(level)
         self._polygons[node] = _Polygon(points, level, path.ray, path.ray_level)
         self._sweeps[node] = sweep
+        self._lone[node] = -1
         return True
 
     def _sweep(self, node: int) -> None:

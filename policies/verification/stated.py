@@ -209,14 +209,18 @@ class Stated:
         problem = self.problem
         number: dict[frozenset[tuple[str, frozenset[str]]], int] = {}
         written: dict[tuple[tuple[str, tuple[str, ...]], ...], int] = {}
-        which = []
+        # Many workloads have one and the same selector, which is looked at once.
+        same: dict[int, int] = {}
         for selector in problem.selectors:
+            if id(selector) in same:
+                continue
             text = tuple((label, tuple(values)) for label, values in selector.items())
             if text not in written:
                 # The order of labels and of their values means nothing.
                 key = frozenset((label, frozenset(values)) for label, values in text)
                 written[text] = number.setdefault(key, len(number))
-            which.append(written[text])
+            same[id(selector)] = written[text]
+        which = [same[id(selector)] for selector in problem.selectors]
         table = np.ones((len(number), problem.k), dtype=np.bool_)
         for key, position in number.items():
             for label, values in key:
@@ -228,7 +232,9 @@ class Stated:
     def _matched_by_any(self) -> BoolArray:
         """Rows (k,) that each selector of a workload, a limit or a guarantee matches."""
         _, table = self.matches
-        apart = [each.rows for each in (*self.limits, *self.guarantees)]
+        amounts = (*self.limits, *self.guarantees)
+        # Amounts with one selector have one array.
+        apart = list({id(each.rows): each.rows for each in amounts}.values())
         return np.concatenate([table, np.array(apart, np.bool_).reshape(-1, self.problem.k)])
 
     def places(self, sizes: IntArray | None = None) -> Places:
@@ -249,24 +255,31 @@ class Stated:
                 row, servers, None, place_of_row, np.tile(self.totals, (len(row), 1))
             )
         if seen is Servers.CLASSES:
-            number: dict[tuple[bytes, bytes], int] = {}
-            # Servers that a selector, a limit or a guarantee distinguishes are not alike.
-            matched = self._matched_by_any if len(offering) > 1 else np.zeros((0, problem.k))
-            for k in offering.tolist():
-                # 0.0 is added because -0.0 has other bytes.
-                key = (problem.capacity[k] + 0.0).tobytes(), matched[:, k].tobytes()
-                place_of_row[k] = number.setdefault(key, len(number))
-            _, first = np.unique(place_of_row[offering], return_index=True)
-            row = offering[first]
-            of_offering = place_of_row[offering]
-            counts = problem.server_count[offering].astype(np.float64)
-            servers = grouped_sum(counts, of_offering, len(row)).astype(np.int64)
-            return self._places(row, servers, None, place_of_row)
+            return self._alike
         if seen is Servers.RANGES and sizes is not None:
             ranges = self._ranges(offering, sizes)
             if ranges is not None:
                 return ranges
         return self.rows
+
+    @cached_property
+    def _alike(self) -> Places:
+        """Classes of servers that no selector, limit or guarantee distinguishes."""
+        problem = self.problem
+        offering = np.flatnonzero((self.offered > 0).any(axis=1))
+        place_of_row = np.full(problem.k, -1, dtype=np.int64)
+        number: dict[tuple[bytes, bytes], int] = {}
+        matched = self._matched_by_any if len(offering) > 1 else np.zeros((0, problem.k))
+        for k in offering.tolist():
+            # 0.0 is added because -0.0 has other bytes.
+            key = (problem.capacity[k] + 0.0).tobytes(), matched[:, k].tobytes()
+            place_of_row[k] = number.setdefault(key, len(number))
+        _, first = np.unique(place_of_row[offering], return_index=True)
+        row = offering[first]
+        of_offering = place_of_row[offering]
+        counts = problem.server_count[offering].astype(np.float64)
+        servers = grouped_sum(counts, of_offering, len(row)).astype(np.int64)
+        return self._places(row, servers, None, place_of_row)
 
     @cached_property
     def rows(self) -> Places:
