@@ -209,12 +209,12 @@ def _members(field: Field, values: Sequence[Any]) -> list[Any]:
 
     Raises Mistakes that do not name the document.
     """
-    may_be_null = field.allow_null
+    may_be_null, types = field.allow_null, set(map(type, values))
+    if type(_ABSENT) not in types and not (may_be_null and type(None) in types):
+        return field.read_column(values)
     given = [
         value for value in values if value is not _ABSENT and not (value is None and may_be_null)
     ]
-    if len(given) == len(values):
-        return field.read_column(given)
     read = iter(field.read_column(given))
     left_out = iter(_left_out(field, sum(value is _ABSENT for value in values)))
     return [

@@ -16,7 +16,7 @@ from allocator_service.allocation.placements import DecidedPlacements, owners_of
 from allocator_service.allocation.reasons import reason_renamed
 from allocator_service.allocation.selectors import certificate_of, finite_or_none, input_of
 from allocator_service.allocation.stored_placements import stored_placements
-from allocator_service.core.documents import canonical_bytes
+from allocator_service.core.documents import canonical_bytes, canonical_form
 from allocator_service.core.errors import Conflict, Missing, TooLarge
 from allocator_service.ledger.selectors import chained_digests, decisions_chained_before
 from policies import (
@@ -152,6 +152,12 @@ def decision_proof(document: Mapping[str, Any], decision: Allocation) -> dict[st
     Digests are SHA-256 of the parts as JSON with sorted keys, no spaces and UTF-8. The pool's chain
     holds those of the parts with their own names.
     """
+    parts = {"input": document, "answer": _answer(document, decision)}
+    return {**parts, "digests": {name: _digest(part) for name, part in parts.items()}}
+
+
+def _answer(document: Mapping[str, Any], decision: Allocation) -> dict[str, Any]:
+    """Return the answer of a decision's proof."""
     answer = {"policy": document["policy"], **allocation_to_document(decision, PARTS_OF_A_PROOF)}
     certificate = answer["certificate"]
     if certificate is not None and not decision.choice.sees_one_pool:
@@ -160,24 +166,28 @@ def decision_proof(document: Mapping[str, Any], decision: Allocation) -> dict[st
             [names[row] for row in decision.classes.rows_of(position)]
             for position in range(decision.classes.count)
         ]
-    parts = {"input": document, "answer": answer}
-    digests = {
-        name: hashlib.sha256(canonical_bytes(part)).hexdigest() for name, part in parts.items()
-    }
-    return {**parts, "digests": digests}
+    return answer
 
 
-def decision_digests(document: Mapping[str, Any], decision: Allocation) -> dict[str, str]:
+def decision_digests(
+    document: Mapping[str, Any], written: bytes, decision: Allocation
+) -> dict[str, str]:
     """Return the digests of a decision's proof, before it is stored.
 
-    Of placements, the number of tasks on each of identical servers is stored. The digests are of that
+    `written` is the document as JSON with sorted keys. Of placements, the number of tasks on each of identical servers is stored. The digests are of that
     form.
     """
     servers = decision.classes.servers[decision.placement_class]
     # Division and multiplication as when it is read back: floats need not return to the same number.
     stored = replace(decision, placement_tasks=servers * (decision.placement_tasks / servers))
-    digests: dict[str, str] = decision_proof(document, stored)["digests"]
-    return digests
+    return {
+        "input": hashlib.sha256(canonical_form(written, document)).hexdigest(),
+        "answer": _digest(_answer(document, stored)),
+    }
+
+
+def _digest(part: Any) -> str:
+    return hashlib.sha256(canonical_bytes(part)).hexdigest()
 
 
 def refuse_undecided(run: Run) -> None:
