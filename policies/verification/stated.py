@@ -307,7 +307,7 @@ class Stated:
             capacity = self.problem.capacity[row] * servers[:, None]
         pieces = self.pieces
         # A view of one value: written out, it would have 126 MB for 10,000 workloads on 12,583 ranges.
-        allowed = np.broadcast_to(np.True_, (len(pieces.owner), len(row)))
+        allowed: BoolArray = np.broadcast_to(np.array([True]), (len(pieces.owner), len(row)))
         if any(self.problem.selectors):
             which, table = self.matches
             allowed = table[:, row][which[pieces.owner]]

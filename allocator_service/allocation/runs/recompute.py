@@ -16,14 +16,14 @@ import structlog
 from django.db import transaction
 
 import policies
-from allocator_service.allocation.audit.decisions import decision_digests
+from allocator_service.allocation.audit.digests import decision_digests
 from allocator_service.allocation.long_term.metering import LATE, metering_due, pool_meter_all
 from allocator_service.allocation.long_term.steps import step_decided_last
 from allocator_service.allocation.models import Run, RunStatus
 from allocator_service.allocation.policies import domain_error
 from allocator_service.allocation.runs.budgets import exhausted_stored, next_change_of_budgets
+from allocator_service.allocation.runs.known import Known
 from allocator_service.allocation.runs.publication import decision_publish
-from allocator_service.allocation.runs.row_documents import RowDocuments
 from allocator_service.allocation.runs.snapshots import PoolState, pool_state, snapshot_store
 from allocator_service.allocation.time_sharing.replanning import (
     COMMIT,
@@ -61,8 +61,7 @@ METERING_WAIT = timedelta(seconds=1)
 
 log = structlog.get_logger(__name__)
 
-# A worker decides the same pools again and again, and most of a pool does not change in between.
-_KNOWN = RowDocuments()
+_KNOWN = Known()
 
 
 @dataclass(frozen=True)
@@ -299,6 +298,7 @@ def _publish(claim: _Claim, work: _Work, solved: _Solved, now: datetime) -> Run:
             begins=solved.boundary,
             now=now,
             running=solved.running,
+            known=_KNOWN.decisions,
         )
         _complete(job, now, now if state.basis is None else state.basis.past.until)
         if state.deficits and run.effective_from is not None:

@@ -22,9 +22,9 @@ from orjson import loads
 from allocator_service.allocation.documents import stored_document
 from allocator_service.allocation.long_term.steps import Basis, history_at, starvation_timeout
 from allocator_service.allocation.models import Run, RunStatus, Snapshot
-from allocator_service.allocation.placements import DecidedPlacements
 from allocator_service.allocation.present_servers import PresentServers
 from allocator_service.allocation.runs.budgets import with_budgets
+from allocator_service.allocation.runs.known import DecidedTasks, Document, Known, Row
 from allocator_service.allocation.runs.placement_dates import (
     DatedRange,
     dated_ranges,
@@ -32,7 +32,6 @@ from allocator_service.allocation.runs.placement_dates import (
     kept_rows,
     minimum_seconds,
 )
-from allocator_service.allocation.runs.row_documents import Document, Row, RowDocuments
 from allocator_service.allocation.stored_placements import stored_placements
 from allocator_service.allocation.time_sharing.deficits import deficits_at, deficits_in_force
 from allocator_service.core.errors import Gone
@@ -94,24 +93,24 @@ class PoolState:
 
 
 def pool_state(
-    pool_id: int, *, now: datetime, begins: bool = False, known: RowDocuments | None = None
+    pool_id: int, *, now: datetime, begins: bool = False, known: Known | None = None
 ) -> PoolState:
     """Read a pool as it was at one instant, with one committed state for all queries.
 
     `now` is within the step that a long-term policy decides. With `begins`, where turns are taken, a new
     period begins now and repays the deficits that the one in force leaves. Otherwise the state is that
     of the period in force. Other policies know no time. `known` has documents of earlier states, which
-    are used again for unchanged rows, so that the caller must not change any.
+    are used again for unchanged rows: the caller must not change any.
     """
     with transaction.atomic(durable=True):
         with connection.cursor() as cursor:
             # In READ COMMITTED each statement sees another state, and no mixture was ever the pool's.
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
         pool = Pool.objects.prefetch_related("resource_types").get(pk=pool_id)
-        return _read(pool, now, RowDocuments() if known is None else known, begins=begins)
+        return _read(pool, now, Known() if known is None else known, begins=begins)
 
 
-def _read(pool: Pool, now: datetime, known: RowDocuments, *, begins: bool) -> PoolState:
+def _read(pool: Pool, now: datetime, known: Known, *, begins: bool) -> PoolState:
     resources = resources_of(pool)
     groups = server_groups(pool)
     members = list(
@@ -136,8 +135,8 @@ def _read(pool: Pool, now: datetime, known: RowDocuments, *, begins: bool) -> Po
     servers = _servers(groups, resources)
     has_clusters = any(group.labels.get(CLUSTER_LABEL) for group in groups)
     own = _OwnServers(pool, {server["contributed_by"] for server in servers})
-    tenants = known.of(("tenants", pool.pk), [row[1:6] for row in members], _tenant)
-    demands = known.of(
+    tenants = known.rows.of(("tenants", pool.pk), [row[1:6] for row in members], _tenant)
+    demands = known.rows.of(
         ("workloads", pool.pk, *(resource.name for resource in resources), has_clusters),
         [row[4:] for row in workloads],
         partial(_workload, resources, has_clusters),
@@ -174,10 +173,11 @@ def _read(pool: Pool, now: datetime, known: RowDocuments, *, begins: bool) -> Po
         # Whole tasks stay on their servers where that costs nothing, so the policy has to know them.
         previous = _previous(pool)
         if previous is not None:
-            placed = stored_placements(previous)
+            tasks = known.decisions.of(pool.pk, previous.pk) or _decided_tasks(previous)
+            placed = tasks.placements
             names = [server["name"] for server in servers]
             active = {row[0]: (row[4], row[5]) for row in workloads}
-            running = _running(previous, placed, groups, names, active)
+            running = _running(tasks, groups, names, active)
             if running:
                 document["running"] = running
             if any(minimum):
@@ -328,12 +328,17 @@ def _previous(pool: Pool) -> Run | None:
         effective_until=None,
         policy__mode="indivisible",
     )
-    return decided.select_related("snapshot").defer("snapshot__document").first()
+    large = ("snapshot__document", "snapshot__workload_ids")
+    return decided.select_related("snapshot").defer(*large).first()
+
+
+def _decided_tasks(run: Run) -> DecidedTasks:
+    ids = [] if run.snapshot is None else run.snapshot.workload_ids
+    return DecidedTasks(stored_placements(run), ids)
 
 
 def _running(
-    previous: Run,
-    placed: DecidedPlacements,
+    tasks_before: DecidedTasks,
     groups: Sequence[ServerGroup],
     names: Sequence[str],
     workloads: Mapping[UUID, tuple[str, str]],
@@ -343,6 +348,7 @@ def _running(
     `workloads` has tenant and name of those that are active. Servers that have changed (retired,
     draining, of another capacity) are called "".
     """
+    placed = tasks_before.placements
     # Groups of identical servers may have been split or joined since the decision.
     present = PresentServers(groups, placed.ranges)
     servers = [
@@ -351,8 +357,8 @@ def _running(
         else None
         for each in placed.ranges
     ]
-    ids = [] if previous.snapshot is None else previous.snapshot.workload_ids
-    active, counts = list(map(workloads.get, ids)), [each.count for each in placed.ranges]
+    active = list(map(workloads.get, tasks_before.workload_ids))
+    counts = [each.count for each in placed.ranges]
     running: list[dict[str, Any]] = []
     for workload, kind, number, tasks in placed:
         found, named = servers[number], active[workload]

@@ -260,9 +260,10 @@ PARTS = request_for(
     {"resources": ["cpu", "memory"], "groups": [{"name": "g"}], "tenants": [{"name": "u1"}]}
 ).fields
 VALUES = PLAIN | st.sampled_from(
-    [-0.0, 1e12, 1e-9, math.nan, math.inf, "u1", "g", "1.5", False, {"cpu": 1}, {"cpu": 0.0, "memory": 2.5},
-     {"cpu": 0}, {"cpu": "250m"}, {"gpu": 1}, {"cpu": True}, {"zone": "a"}, {"zone": ["b", "a"]},
-     [{"where": {}, "amount": {"cpu": 3}}], [{"count": 2, "demand": {"memory": 1}}]]
+    [-0.0, 1e12, 1e-9, math.nan, math.inf, "u1", "g", "1.5", False, {"cpu": 1}, {"cpu": True},
+     {"cpu": 0.0, "memory": 2.5}, {"cpu": 0}, {"cpu": "250m"}, {"gpu": 1}, {"zone": "a"},
+     {"zone": ["b", "a"]}, [{"where": {}, "amount": {"cpu": 3}}],
+     [{"count": 2, "demand": {"memory": 1}}]]
 )  # fmt: skip
 COMPLETE = {
     "tenants": {"name": "a"},
@@ -289,7 +290,10 @@ def _compare_columns_with_rows(kind, entries):
         except Mistakes as wrong:
             return wrong.found
 
-    rows, columns = read(lambda: read_items(kind, entries)), read(lambda: kind.read_columns(entries))
+    rows, columns = (
+        read(lambda: read_items(kind, entries)),
+        read(lambda: kind.read_columns(entries)),
+    )
     if isinstance(columns, dict):
         rows = {name: [row[name] for row in rows] for name in kind.fields}
     # By text: 1 and True are equal, and so are 0.0 and -0.0.
