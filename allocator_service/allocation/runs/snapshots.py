@@ -454,24 +454,23 @@ def document_number(quantity: Decimal) -> int | float | str:
     return number if Decimal(repr(number)) == quantity else decimal_text(quantity)
 
 
+# Two workers may store the same state at once, and either row serves both.
+_STORE = """
+INSERT INTO run_snapshot (digest, document, workload_ids, created_at)
+VALUES (%s, %s, %s::uuid[], %s) ON CONFLICT DO NOTHING
+"""
+
+
 def snapshot_store(state: PoolState, *, now: datetime) -> str:
     """Store the state, once per digest, and return the digest."""
     # Before it is compressed: the digest is of what is read, not of how it is stored.
     digest = state.digest
     # Level 1, since a decision waits for it.
     content = zlib.compress(orjson.dumps(state.document), 1)
-    Snapshot.objects.bulk_create(
-        [
-            Snapshot(
-                digest=digest,
-                document=content,
-                workload_ids=list(state.workload_ids),
-                created_at=now,
-            )
-        ],
-        # Two workers may store the same state at once, and either row serves both.
-        ignore_conflicts=True,
-    )
+    # JSON's texts in quotes are PostgreSQL's in an array. Django adapts each id by itself.
+    ids = orjson.dumps(state.workload_ids).decode()[1:-1]
+    with connection.cursor() as cursor:
+        cursor.execute(_STORE, [digest, content, f"{{{ids}}}", now])
     # The digest of a pruned snapshot may come again, and its new run must keep its input. The usual one
     # is new: its document is not sent to the database twice.
     pruned = Snapshot.objects.filter(pk=digest, document=None)

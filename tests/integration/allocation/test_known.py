@@ -30,13 +30,18 @@ def test_pools_that_were_used_least_recently_are_dropped():
 
     def build(row):
         built.append(row)
-        return {}
+        return {"name": row}
 
-    for key in ("large", "small", "large", "third", "small"):
-        known.of(key, [(key, number) for number in range(2 if key == "large" else 1)], build)
-    # An empty document is built again, and so is `large`.
-    assert [row[0] for row in built].count("large") == 4
-    known.of("large", [("large", 0), ("large", 1), ("large", 2), ("large", 3)], build)
+    def rows_of(pool, count):
+        return known.of(pool, [(pool, number) for number in range(count)], build)
+
+    rows_of("first", 1)
+    rows_of("second", 1)
+    rows_of("first", 1)
+    rows_of("third", 2)  # in place of the second
+    rows_of("first", 1)
+    assert [pool for pool, _ in built] == ["first", "second", "third", "third"]
+    rows_of("large", 4)
     assert known._by_key == {}
 
 
