@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         guarantees_unmet,
     )
     from policies.documents.history import history_from_document, history_to_document
+    from policies.documents.placements import PlacementParts, placement_parts
     from policies.documents.problem import (
         ParsedProblem,
         problem_from_document,
@@ -119,6 +120,7 @@ __all__ = [
     "LeximinProblem",
     "Limit",
     "ParsedProblem",
+    "PlacementParts",
     "Policy",
     "PolicyError",
     "PolicyModeError",
@@ -174,6 +176,7 @@ __all__ = [
     "one_class",
     "options_schema",
     "pareto_optimal",
+    "placement_parts",
     "policies_available",
     "policy_named",
     "problem_from_document",
@@ -215,6 +218,7 @@ _HOMES = {
     "policies.documents.comparison": ("compare_documents",),
     "policies.documents.evaluation": ("evaluate_document",),
     "policies.documents.history": ("history_from_document", "history_to_document"),
+    "policies.documents.placements": ("PlacementParts", "placement_parts"),
     "policies.documents.problem": (
         "ParsedProblem",
         "problem_from_document",

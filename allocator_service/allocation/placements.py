@@ -94,19 +94,26 @@ def _ranges(
 ) -> Iterator[ServerRange]:
     classes = allocation.classes
     traits: dict[tuple[int, ...], Traits] = {}
-    for position in range(classes.count):
-        rows = tuple(classes.rows_of(position).tolist())
+    counts = classes.servers.tolist()
+    offsets = None if classes.offset is None else classes.offset.tolist()
+    # A range of whole tasks is within one row, and others are few.
+    rows_of = (
+        (tuple(classes.rows_of(position).tolist()) for position in range(classes.count))
+        if offsets is None
+        else zip(classes.first_row.tolist())
+    )
+    for position, rows in enumerate(rows_of):
         # Tens of thousands of ranges have few sets of rows, and share one object for each.
         if rows not in traits:
             traits[rows] = _traits([groups[row] for row in rows], tenant_pks)
         first, last = groups[rows[0]], groups[rows[-1]]
         begin, end = 0, last.count - 1
         # Whole tasks divide identical servers into ranges.
-        if classes.offset is not None:
-            begin = int(classes.offset[position])
-            end = begin + int(classes.servers[position]) - 1
+        if offsets is not None:
+            begin = offsets[position]
+            end = begin + counts[position] - 1
         yield ServerRange(
-            int(classes.servers[position]),
+            counts[position],
             traits[rows],
             first.names[begin],
             last.names[end],

@@ -10,6 +10,7 @@ from allocator_service.allocation.runs.recompute import SOLVE_SECONDS, recompute
 from allocator_service.allocation.services import METERING, heartbeat_record, retention_apply
 from allocator_service.allocation.what_if.simulations import simulation_run
 from allocator_service.core.clock import utc_now
+from allocator_service.core.garbage import pause_collection
 
 METER_SECONDS = 10.0
 # Two solves may use their whole time. The message returns after 180 s (`visibility_timeout`).
@@ -21,7 +22,9 @@ DECISIONS, AFTER_DECISIONS = 0, 9
 @shared_task(name="allocation.recompute")
 def recompute(pool_id: int) -> None:
     """Compute the pool's next decision if one is requested."""
-    recompute_pool(pool_id=pool_id, clock=utc_now)
+    # A decision makes many documents and no cycles, and is searched for them after its publication.
+    with pause_collection():
+        recompute_pool(pool_id=pool_id, clock=utc_now)
 
 
 @shared_task(name="allocation.simulate", time_limit=SIMULATION_SECONDS)

@@ -21,10 +21,6 @@ def copy_rows(model: type[Model], columns: Sequence[str], rows: Iterable[Sequenc
 
     Constraints are checked by PostgreSQL as for INSERT; defaults of Django fields are not applied.
     Raises Django's `IntegrityError` and its kin, whose cause is psycopg's.
-
-    A session keeps the plan by which it checks a foreign key: made while one page held the table
-    referred to, it reads the whole table for each row, however many there are by now. After many
-    rows, plans are made anew before their foreign keys are checked at the transaction's end.
     """
     statement = sql.SQL("COPY {} ({}) FROM STDIN").format(
         sql.Identifier(model._meta.db_table), sql.SQL(", ").join(map(sql.Identifier, columns))
@@ -35,6 +31,16 @@ def copy_rows(model: type[Model], columns: Sequence[str], rows: Iterable[Sequenc
         for row in rows:
             copy.write_row([_as_text(value) if type(value) is list else value for value in row])
             copied += 1
+    plans_renew(copied)
+
+
+def plans_renew(copied: int) -> None:
+    """Have plans made anew after many rows were copied.
+
+    A session keeps the plan by which it checks a foreign key. Made while one page held the table
+    referred to, it reads the whole table for each row, however many there are by now. The foreign keys
+    of the rows are checked at the transaction's end.
+    """
     if copied >= MANY_ROWS:
         with connection.cursor() as cursor:
             cursor.execute("DISCARD PLANS")

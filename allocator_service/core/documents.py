@@ -52,6 +52,11 @@ def canonical_bytes(document: Any) -> bytes:
         written = orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
     except TypeError:
         written = b"\\"
+    return canonical_form(written, document)
+
+
+def canonical_form(written: bytes, document: Any) -> bytes:
+    """Return the `canonical_bytes` of a document that `orjson` has written with sorted keys."""
     if b"\\" in written:  # rare, and then quotes do not separate texts from numbers
         text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return text.encode()

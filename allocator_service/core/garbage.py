@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 # With Python's own threshold, 700, a third of a decision for 10,000 members is looking for cycles that
 # its documents of plain dicts and lists do not have.
@@ -14,3 +16,15 @@ def collect_rarely() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(THRESHOLD)
+
+
+@contextmanager
+def pause_collection() -> Iterator[None]:
+    """Look for no cycles during the block, so that its result is not delayed by the search."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -25,7 +25,7 @@ from uuid import UUID, uuid4
 import structlog
 from celery import Task
 from django.db import connection, models, transaction
-from django.db.models import Q, QuerySet
+from django.db.models import Min, Q, QuerySet
 
 from allocator_service.core.errors import DomainError
 from allocator_service.core.locks import Lock, try_lock_across_transactions
@@ -254,6 +254,15 @@ sent AS (
     WHERE {key} = ANY(ARRAY(SELECT unnest(ids) FROM due)) RETURNING {key} AS id)
 SELECT id FROM sent, due ORDER BY array_position(due.ids, sent.id)
 """
+
+
+def next_due(kind: JobKind[J], *, now: datetime) -> datetime | None:
+    """Return the first instant after `now` at which a job is due that was not sent yet."""
+    if not issubclass(kind.model, ScheduledJob):
+        return None
+    waiting = kind.open_rows().filter(published_at=None, claimed_at=None, run_after__gt=now)
+    first: datetime | None = waiting.aggregate(first=Min("run_after"))["first"]
+    return first
 
 
 def jobs_due(kind: JobKind[J], *, now: datetime, again: bool, limit: int = 100) -> list[Any]:

@@ -11,7 +11,7 @@ from policies.documents.certificate import certificate_to_document
 from policies.documents.explanation import explanation_to_document
 from policies.documents.floors import floors_of_workloads, floors_to_document, guarantees_unmet
 from policies.documents.history import history_to_document
-from policies.documents.placements import placement_rows
+from policies.documents.placements import placement_parts
 from policies.documents.quantities import number_or_none, quantities
 from policies.documents.schedule import schedule_to_document
 from policies.explaining.explanations import explain
@@ -55,7 +55,7 @@ def allocation_to_document(allocation: Allocation, include: Sequence[str] = ()) 
     if allocation.problem.groups:
         document["groups"] = [_group_row(allocation, each) for each in group_standings(allocation)]
     if "placements" in include:
-        document["placements"] = placement_rows(allocation)
+        document["placements"] = placement_parts(allocation).written
     if "certificate" in include:
         certificate = allocation.certificate
         document["certificate"] = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -60,11 +61,12 @@ def _rows_of(servers: Sequence[str], problem: Problem) -> IntArray:
 
 def _pieces_of(columns: Mapping[str, Sequence[Any]], problem: Problem) -> IntArray:
     """Return the pieces of each entry, -1 for those that no workload of the problem has."""
-    pieces = {
-        (problem.tenants[tenant], name, kind): piece
-        for j, (tenant, name) in enumerate(
-            zip(problem.workload_tenant.tolist(), problem.workload_names, strict=True)
-        )
+    owners = [problem.tenants[tenant] for tenant in problem.workload_tenant.tolist()]
+    # The first kind of a workload has its number. Only gangs have others.
+    keys = zip(owners, problem.workload_names, repeat(0))
+    pieces = dict(zip(keys, range(problem.n), strict=True)) | {
+        (owners[j], problem.workload_names[j], kind): piece
+        for j in problem.gangs
         for kind, piece in enumerate(problem.pieces.kinds(j))
     }
     entries = zip(columns["tenant"], columns["workload"], columns["kind"], strict=True)

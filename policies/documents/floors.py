@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from policies.documents.certificate import certificate_to_document
-from policies.documents.placements import placement_rows
+from policies.documents.placements import placement_parts
 from policies.documents.quantities import number_or_none
 from policies.model.allocation import Allocation, Floors
 from policies.model.problem import Problem
@@ -71,7 +71,7 @@ def _step_document(answer: Allocation) -> dict[str, Any]:
             "bound": number_or_none(answer.bound),
             "gap": number_or_none(answer.gap),
         },
-        "placements": placement_rows(answer),
+        "placements": placement_parts(answer).written,
     }
     if answer.certificate is not None:
         document["certificate"] = certificate_to_document(answer.certificate)

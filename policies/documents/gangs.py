@@ -55,32 +55,33 @@ def gang_fields(resources: Mapping[str, str] | None = None) -> tuple[Field, Fiel
     )  # fmt: skip
 
 
-def gangs_from_rows(rows: Sequence[Mapping[str, Any]]) -> dict[int, Gang]:
+def gangs_from_columns(columns: Mapping[str, Sequence[Any]]) -> dict[int, Gang]:
     """Return the gangs of an evaluation's workloads, its fields read, by index.
 
     Raises:
         Mistakes: ``field.missing`` or ``workload.pieces``.
     """
     gangs, found = {}, []
-    for j, row in enumerate(rows):
-        pieces = row["pieces"]
-        if pieces is None and row["demand"] is None:
+    names = ("demand", "pieces", "per_server", "together", "at_least")
+    rows = zip(*(columns[name] for name in names), strict=True)
+    for j, (demand, pieces, per_server, together, at_least) in enumerate(rows):
+        if pieces is None and demand is None:
             detail = "A workload must have a demand, or pieces with demands."
             found.append(Mistake(f"/workloads/{j}/demand", "field.missing", detail))
             continue
-        is_plain = row["at_least"] == 1 and not (row["per_server"] or row["together"])
+        is_plain = at_least == 1 and not (per_server or together)
         # Not a gang, because plain tasks have a faster way through every policy.
         if pieces is None and is_plain:
             continue
         gang = Gang(
             np.array([each["count"] for each in pieces or [{"count": 1}]]),
-            np.array([each["demand"] for each in pieces or [row]], dtype=np.float64),
-            per_server=row["per_server"] or 0,
-            together=row["together"] or "",
-            at_least=row["at_least"],
+            np.array([each["demand"] for each in pieces or [{"demand": demand}]], dtype=np.float64),
+            per_server=per_server or 0,
+            together=together or "",
+            at_least=at_least,
         )
         # A client may have added up floats: 0.1 + 0.2 is not the 0.3 of the decimals.
-        if row["demand"] is not None and not np.allclose(gang.total, row["demand"], 1e-12, 0.0):
+        if demand is not None and not np.allclose(gang.total, demand, 1e-12, 0.0):
             detail = "The demand differs from the sum of the pieces. Leave it out."
             found.append(Mistake(f"/workloads/{j}/demand", "workload.pieces", detail))
         gangs[j] = gang

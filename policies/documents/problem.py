@@ -14,7 +14,7 @@ from policies.documents.current_placements import (
     current_placements_from_columns,
     current_placements_to_document,
 )
-from policies.documents.gangs import gang_to_document, gangs_from_rows
+from policies.documents.gangs import gang_to_document, gangs_from_columns
 from policies.documents.history import history_from_fields, history_to_document
 from policies.documents.quantities import quantities
 from policies.documents.request import request_for
@@ -117,8 +117,8 @@ def problem_from_document(document: Mapping[str, Any]) -> ParsedProblem:
                 for node, amount, where in _amount_rows(given, f"{scope}s", "guarantee")
             ],
             own_servers=[
-                given["own_servers"] if row["own_servers"] is None else row["own_servers"]
-                for row in given["tenants"]
+                given["own_servers"] if has_own is None else has_own
+                for has_own in given["tenants"]["own_servers"]
             ],
             count_guaranteed=given["count"] == "total",
             **_groups(given["groups"]),
@@ -322,32 +322,35 @@ def _amount_rows(
     """Return node, amount and selector of each row, in the order of the document."""
     return [
         (node, np.array(row["amount"]), row["where"])
-        for node, item in enumerate(given[kind])
-        for row in item[name]
+        for node, rows in enumerate(given[kind][name])
+        for row in rows
     ]
 
 
-def _index_or_pool(index: int | None) -> int:
-    return POOL if index is None else index
+_Columns = Mapping[str, Sequence[Any]]
 
 
-def _groups(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _indices_or_pool(indices: Sequence[int | None]) -> list[int]:
+    return [POOL if index is None else index for index in indices]
+
+
+def _groups(columns: _Columns) -> dict[str, Any]:
     return {
-        "groups": [row["name"] for row in rows],
-        "group_parent": [_index_or_pool(row["parent"]) for row in rows],
-        "group_weight": [row["weight"] for row in rows],
-        "group_tier": [row["tier"] for row in rows],
+        "groups": columns["name"],
+        "group_parent": _indices_or_pool(columns["parent"]),
+        "group_weight": columns["weight"],
+        "group_tier": columns["tier"],
     }
 
 
-def _tenants(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _tenants(columns: _Columns) -> dict[str, Any]:
     return {
-        "tenants": [row["name"] for row in rows],
-        "weight": [row["weight"] for row in rows],
-        "best_effort": [row["best_effort"] for row in rows],
-        "tenant_group": [_index_or_pool(row["group"]) for row in rows],
-        "tenant_tier": [row["tier"] for row in rows],
-        "deficit": [row["owed"] for row in rows],
+        "tenants": columns["name"],
+        "weight": columns["weight"],
+        "best_effort": columns["best_effort"],
+        "tenant_group": _indices_or_pool(columns["group"]),
+        "tenant_tier": columns["tier"],
+        "deficit": columns["owed"],
     }
 
 
@@ -367,15 +370,14 @@ def _servers(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _workloads(rows: Sequence[Mapping[str, Any]], resources: int) -> dict[str, Any]:
-    tasks = [row["tasks"] for row in rows]
+def _workloads(columns: _Columns, resources: int) -> dict[str, Any]:
     return {
-        "workload_tenant": [row["tenant"] for row in rows],
-        "workload_names": [row["name"] for row in rows],
+        "workload_tenant": columns["tenant"],
+        "workload_names": columns["name"],
         # ``Problem.create`` sums the demands of pieces.
-        "demand": [row["demand"] or (0.0,) * resources for row in rows],
-        "gangs": gangs_from_rows(rows),
-        "tasks": [math.inf if limit is None else float(limit) for limit in tasks],
-        "priority": [row["priority"] for row in rows],
-        "selectors": [row["server_selector"] for row in rows],
+        "demand": [demand or (0.0,) * resources for demand in columns["demand"]],
+        "gangs": gangs_from_columns(columns),
+        "tasks": [math.inf if limit is None else float(limit) for limit in columns["tasks"]],
+        "priority": columns["priority"],
+        "selectors": columns["server_selector"],
     }

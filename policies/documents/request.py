@@ -429,7 +429,7 @@ def request_for(document: Mapping[str, Any]) -> type[Document]:
             default=list,
             description=EvaluationRequest.servers.description,
         ),
-        groups=ListField(
+        groups=ColumnsField(
             grouped,
             min_items=0,
             max_items=MOST_GROUPS,
@@ -438,8 +438,8 @@ def request_for(document: Mapping[str, Any]) -> type[Document]:
             code="group.too_many",
             description=EvaluationRequest.groups.description,
         ),
-        tenants=ListField(members, min_items=0, unique="tenant", default=list),
-        workloads=ListField(workloads, min_items=0, default=list),
+        tenants=ColumnsField(members, min_items=0, unique="tenant", default=list),
+        workloads=ColumnsField(workloads, min_items=0, default=list),
         history=DocumentField(history, required=False, allow_null=True),
     )
 

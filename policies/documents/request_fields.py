@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from policies.fields import Document, IntegerField, Schema, StringField, mistake
@@ -39,6 +39,11 @@ class NameField(StringField):
             raise mistake(self.code, "Expected a name that is not empty.")
         return name
 
+    def read_column(self, values: Sequence[Any]) -> list[Any]:
+        if set(map(type, values)) <= {str} and all(values):
+            return list(values)
+        return super().read_column(values)
+
     def describe(self) -> Schema:
         return {"type": "string", "minLength": 1}
 
@@ -60,6 +65,13 @@ class ReferenceField(StringField):
         if index is None:
             raise mistake(f"{self.kind}.unknown", f'There is no {self.kind} "{name[:80]}".')
         return index
+
+    def read_column(self, values: Sequence[Any]) -> list[Any]:
+        if self.known is not None and set(map(type, values)) <= {str}:
+            indices = list(map(self.known.get, values))
+            if None not in indices:
+                return indices
+        return super().read_column(values)
 
 
 class TenantField(ReferenceField):

@@ -177,14 +177,15 @@ class Document:
     def read_columns(cls, documents: Sequence[Any]) -> dict[str, list[Any]]:
         """Return the values of each field in many documents, by name.
 
-        Fields are of single values, and so are their defaults. Raises Mistakes as :func:`read_items`.
+        Raises Mistakes as :func:`read_items`.
         """
-        if set(map(type, documents)) <= {dict} and set().union(*documents) <= cls.fields.keys():
+        present = set().union(*documents) if set(map(type, documents)) <= {dict} else {""}
+        if present <= cls.fields.keys():
             with suppress(Mistakes):
                 return {
-                    name: field.read_column(
-                        [document.get(name, field.default) for document in documents]
-                    )
+                    name: _members(field, [document.get(name, _ABSENT) for document in documents])
+                    if name in present
+                    else _left_out(field, len(documents))
                     for name, field in cls.fields.items()
                 }
         # One by one, which finds the documents that are wrong.
@@ -201,6 +202,41 @@ class Document:
         }
         required = [name for name, field in cls.fields.items() if field.required]
         return schema | ({"required": required} if required else {})
+
+
+def _members(field: Field, values: Sequence[Any]) -> list[Any]:
+    """Return the values of a field in many documents, some of which may lack it.
+
+    Raises Mistakes that do not name the document.
+    """
+    may_be_null, types = field.allow_null, set(map(type, values))
+    if type(_ABSENT) not in types and not (may_be_null and type(None) in types):
+        return field.read_column(values)
+    given = [
+        value for value in values if value is not _ABSENT and not (value is None and may_be_null)
+    ]
+    read = iter(field.read_column(given))
+    left_out = iter(_left_out(field, sum(value is _ABSENT for value in values)))
+    return [
+        next(left_out)
+        if value is _ABSENT
+        else None
+        if value is None and may_be_null
+        else next(read)
+        for value in values
+    ]
+
+
+def _left_out(field: Field, count: int) -> list[Any]:
+    """Return the values of a field that is absent in some documents.
+
+    Raises Mistakes that do not name the document.
+    """
+    if field.required and count:
+        raise mistake(field.missing_code or Document.missing_code, "A field is missing.")
+    if callable(field.default):
+        return [field.left_out() for _ in range(count)]
+    return [field.default] * count
 
 
 class DocumentField(Field):

@@ -183,6 +183,9 @@ class BooleanField(Field):
             raise self.wrong_type()
         return value
 
+    def read_column(self, values: Sequence[Any]) -> list[Any]:
+        return list(values) if set(map(type, values)) <= {bool} else super().read_column(values)
+
     def read_text(self, text: str) -> bool:
         return self.read({"true": True, "false": False}.get(text))
 
@@ -414,6 +417,12 @@ class MapField(ObjectField):
         if found:
             raise Mistakes(found)
         return read
+
+    def read_column(self, values: Sequence[Any]) -> list[Any]:
+        # Most objects of a long column are empty, such as selectors of servers.
+        if set(map(type, values)) <= {dict} and not any(values):
+            return [{} for _ in values]
+        return super().read_column(values)
 
     def in_requests(self) -> Field:
         field = super().in_requests()

@@ -319,14 +319,15 @@ class Stated:
         if capacity is None:
             capacity = self.problem.capacity[row] * servers[:, None]
         pieces = self.pieces
-        allowed = np.ones((len(pieces.owner), len(row)), dtype=np.bool_)
+        # A view of one value: written out, it would have 126 MB for 10,000 workloads on 12,583 ranges.
+        allowed: BoolArray = np.broadcast_to(np.array([True]), (len(pieces.owner), len(row)))
         if any(self.problem.selectors):
             which, table = self.matches
             allowed = table[:, row][which[pieces.owner]]
         for r in range(self.problem.m):
             lacking = capacity[:, r] <= 0
             if lacking.any():
-                allowed &= ~np.outer(pieces.demand[:, r] > 0, lacking)
+                allowed = allowed & ~np.outer(pieces.demand[:, r] > 0, lacking)
         return Places(row, servers, offset, place_of_row, allowed, self.shares(capacity))
 
     @cached_property

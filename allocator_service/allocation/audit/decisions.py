@@ -1,6 +1,5 @@
 """Verify a stored decision again, from stored data alone."""
 
-import hashlib
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -8,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from allocator_service.allocation.audit.digests import digest_of, proven_answer
 from allocator_service.allocation.documents import stored_document, unreadable
 from allocator_service.allocation.long_term.steps import step_history
 from allocator_service.allocation.models import Allocation as AllocationRow
@@ -16,7 +16,6 @@ from allocator_service.allocation.placements import DecidedPlacements, owners_of
 from allocator_service.allocation.reasons import reason_renamed
 from allocator_service.allocation.selectors import certificate_of, finite_or_none, input_of
 from allocator_service.allocation.stored_placements import stored_placements
-from allocator_service.core.documents import canonical_bytes
 from allocator_service.core.errors import Conflict, Missing, TooLarge
 from allocator_service.ledger.selectors import chained_digests, decisions_chained_before
 from policies import (
@@ -26,7 +25,6 @@ from policies import (
     History,
     PolicyError,
     Problem,
-    allocation_to_document,
     certificate_from_document,
     classes_of_decision,
     floors_from_document,
@@ -41,7 +39,6 @@ from policies import Schedule as Plan
 
 # Errors of reading rows that are not as they were stored.
 _UNREADABLE = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, zlib.error)
-PARTS_OF_A_PROOF = ("placements", "certificate", "schedule")
 
 
 def run_verify(run: Run) -> dict[str, Any]:
@@ -152,32 +149,8 @@ def decision_proof(document: Mapping[str, Any], decision: Allocation) -> dict[st
     Digests are SHA-256 of the parts as JSON with sorted keys, no spaces and UTF-8. The pool's chain
     holds those of the parts with their own names.
     """
-    answer = {"policy": document["policy"], **allocation_to_document(decision, PARTS_OF_A_PROOF)}
-    certificate = answer["certificate"]
-    if certificate is not None and not decision.choice.sees_one_pool:
-        names = decision.problem.server_names
-        certificate["servers"] = [
-            [names[row] for row in decision.classes.rows_of(position)]
-            for position in range(decision.classes.count)
-        ]
-    parts = {"input": document, "answer": answer}
-    digests = {
-        name: hashlib.sha256(canonical_bytes(part)).hexdigest() for name, part in parts.items()
-    }
-    return {**parts, "digests": digests}
-
-
-def decision_digests(document: Mapping[str, Any], decision: Allocation) -> dict[str, str]:
-    """Return the digests of a decision's proof, before it is stored.
-
-    Of placements, the number of tasks on each of identical servers is stored. The digests are of that
-    form.
-    """
-    servers = decision.classes.servers[decision.placement_class]
-    # Division and multiplication as when it is read back: floats need not return to the same number.
-    stored = replace(decision, placement_tasks=servers * (decision.placement_tasks / servers))
-    digests: dict[str, str] = decision_proof(document, stored)["digests"]
-    return digests
+    parts = {"input": document, "answer": proven_answer(document, decision)}
+    return {**parts, "digests": {name: digest_of(part) for name, part in parts.items()}}
 
 
 def refuse_undecided(run: Run) -> None:

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+import numpy as np
 import orjson
 from django.db import connection
 from django.db.models import Q
@@ -22,11 +23,18 @@ from allocator_service.allocation.models import (
     Schedule,
 )
 from allocator_service.allocation.placements import placements_of_decision
+from allocator_service.allocation.runs.known import DecidedTasks, Decisions
 from allocator_service.allocation.runs.placement_dates import placement_dates_store
 from allocator_service.allocation.runs.snapshots import PoolState
 from allocator_service.allocation.selectors import finite_or_none
 from allocator_service.allocation.stored_placements import placements_store
-from allocator_service.core.copying import copy_rows
+from allocator_service.core.binary_copying import (
+    copy_fields,
+    finite_fields,
+    number_fields,
+    raw_uuids,
+    text_fields,
+)
 from allocator_service.core.outbox import event_record, events_record
 from allocator_service.ledger.intake.entries import decision_chain
 from allocator_service.tenants.models import Tenant
@@ -60,13 +68,15 @@ def decision_publish(
     begins: datetime | None,
     now: datetime,
     running: CurrentPlacements | None = None,
+    known: Decisions | None = None,
 ) -> tuple[Run, datetime | None]:
     """Put a decision in force in place of the previous one, now or at the instant `begins`.
 
-    `digests` are those of its proof, for the chain. `running` is where tasks ran before. Call it in a
-    transaction that holds the pool's job: readers see the old decision whole until the commit, and the
-    new one whole from then on. Returns the run and the first instant from which tasks may lose their
-    servers, None if nothing waits for it.
+    `digests` are those of its proof, for the chain. `running` is where tasks ran before. `known` keeps
+    where they run now, for the next decision of this process. Call it in a transaction that holds the
+    pool's job: readers see the old decision whole until the commit, and the new one whole from then on.
+    Returns the run and the first instant from which tasks may lose their servers, None if nothing waits
+    for it.
     """
     run = Run.objects.select_related("pool").get(pk=run_id)
     previous = (
@@ -98,7 +108,10 @@ def decision_publish(
     _record_allocation_changes(run, previous, now)
     # One large server in place of the pool has no servers to name.
     if not allocation.choice.sees_one_pool:
-        placements_store(run, placements_of_decision(state.groups, state.tenant_pks, allocation))
+        placed = placements_of_decision(state.groups, state.tenant_pks, allocation)
+        placements_store(run, placed)
+        if known is not None and allocation.whole:
+            known.keep(run.pool_id, run.pk, DecidedTasks(placed, state.workload_ids))
     released_at = placement_dates_store(
         run=run,
         allocation=allocation,
@@ -248,31 +261,32 @@ def _packed_servers(
 
 
 def _copy_allocations(run: Run, state: PoolState, allocation: Decision) -> None:
-    problem = allocation.problem
+    problem, count = allocation.problem, allocation.problem.n
     owner = problem.workload_tenant
-    floors = floors_of_workloads(allocation)
-    amounts = (allocation.tasks[:, None] * problem.demand).tolist()
-    columns = zip(
-        state.workload_ids,
-        state.workload_tenant_pks,
-        allocation.tasks.tolist(),
-        amounts,
-        [problem.resources[r] for r in allocation.dominant_resource],
-        allocation.dominant_share.tolist(),
-        allocation.tenant_share[owner].tolist(),
-        map(finite_or_none, allocation.weighted_share[owner].tolist()),
-        map(finite_or_none, allocation.level[owner].tolist()),
-        allocation.limited_by,
-        [floor for floor, _ in floors],
-        [met for _, met in floors],
-        strict=True,
+    floors = np.array(floors_of_workloads(allocation), dtype=np.float64).reshape(count, 2)
+    numbers = number_fields(
+        np.repeat(raw_uuids([run.pk]), count),
+        np.arange(count, dtype=np.int32),
+        raw_uuids(state.workload_ids),
+        np.array(state.workload_tenant_pks, dtype=np.int64),
+        allocation.tasks,
+        allocation.tasks[:, None] * problem.demand,
     )
-    copy_rows(
+    copy_fields(
         Allocation,
         ["run_id", "position", "workload_id", "tenant_id", "tasks", "resources",
          "dominant_resource", "dominant_share", "tenant_share", "weighted_share", "level",
          "limited_by", "floor", "floor_met"],
-        ((run.pk, position, *row) for position, row in enumerate(columns)),
+        [
+            numbers,
+            text_fields(problem.resources[r] for r in allocation.dominant_resource.tolist()),
+            number_fields(allocation.dominant_share, allocation.tenant_share[owner]),
+            finite_fields(allocation.weighted_share[owner]),
+            finite_fields(allocation.level[owner]),
+            text_fields(allocation.limited_by),
+            finite_fields(floors[:, 0]),
+            finite_fields(floors[:, 1]),
+        ],
     )  # fmt: skip
 
 

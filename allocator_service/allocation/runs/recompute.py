@@ -16,12 +16,13 @@ import structlog
 from django.db import transaction
 
 import policies
-from allocator_service.allocation.audit.decisions import decision_digests
+from allocator_service.allocation.audit.digests import decision_digests
 from allocator_service.allocation.long_term.metering import LATE, metering_due, pool_meter_all
 from allocator_service.allocation.long_term.steps import step_decided_last
 from allocator_service.allocation.models import Run, RunStatus
 from allocator_service.allocation.policies import domain_error
 from allocator_service.allocation.runs.budgets import exhausted_stored, next_change_of_budgets
+from allocator_service.allocation.runs.known import Known
 from allocator_service.allocation.runs.publication import decision_publish
 from allocator_service.allocation.runs.snapshots import PoolState, pool_state, snapshot_store
 from allocator_service.allocation.time_sharing.replanning import (
@@ -59,6 +60,8 @@ SOLVE_SECONDS = 60.0
 METERING_WAIT = timedelta(seconds=1)
 
 log = structlog.get_logger(__name__)
+
+_KNOWN = Known()
 
 
 @dataclass(frozen=True)
@@ -132,7 +135,7 @@ def _solve(claim: _Claim, work: _Work, clock: Clock, early: bool) -> _Solved:
         entries_seal_all(now=begun)
     boundary = work.boundary
     while True:
-        state = pool_state(pool_id, now=boundary or begun, begins=True)
+        state = pool_state(pool_id, now=boundary or begun, begins=True, known=_KNOWN)
         # Stored before it is solved: the input of a run that crashes its worker can be looked at.
         _store_input(claim, work, state, begun)
         started = clock()
@@ -140,7 +143,7 @@ def _solve(claim: _Claim, work: _Work, clock: Clock, early: bool) -> _Solved:
         parsed, allocation = _read_and_solve(state.document)
         seconds = (clock() - started).total_seconds()
         # Before the transaction of publication, which holds a lock that metering waits for.
-        digests = decision_digests(state.document, allocation)
+        digests = decision_digests(state.document, state.written, allocation)
         now = clock()
         if boundary is None or now + (timedelta() if early else COMMIT) <= boundary:
             return _Solved(
@@ -295,6 +298,7 @@ def _publish(claim: _Claim, work: _Work, solved: _Solved, now: datetime) -> Run:
             begins=solved.boundary,
             now=now,
             running=solved.running,
+            known=_KNOWN.decisions,
         )
         _complete(job, now, now if state.basis is None else state.basis.past.until)
         if state.deficits and run.effective_from is not None:

@@ -19,7 +19,7 @@ from django.db import connection
 
 from allocator_service.allocation.services import heartbeat_record
 from allocator_service.celery import app
-from allocator_service.core.jobs import JOBS_CHANNEL, jobs_due, registered_jobs
+from allocator_service.core.jobs import JOBS_CHANNEL, jobs_due, next_due, registered_jobs
 from allocator_service.core.loops import DATABASE_ERRORS, RECONNECT_SECONDS
 from allocator_service.core.worker.watch import BROKER_ERRORS, messages_waiting
 from allocator_service.ledger.intake.sealer import Sealer
@@ -55,7 +55,10 @@ class Relay:
         self._stopped = True
 
     def run(self) -> None:
-        """Publish due jobs every 100 ms and when a change notifies. A lost database is waited for."""
+        """Publish due jobs every 100 ms, and those of a change when they are due.
+
+        A lost database is waited for.
+        """
         self._sealer.start()
         while not self._stopped:
             try:
@@ -73,13 +76,26 @@ class Relay:
         connection.ensure_connection()
         listener: psycopg.Connection = connection.connection
         listener.execute(f"LISTEN {JOBS_CHANNEL}")
+        is_awaited = False
         while not self._stopped:
             self._give_sign()
             self._tick(time.monotonic())
+            # Only after a change and until its job is sent: idle turns ask for nothing more.
+            pause = self._seconds_until_due() if is_awaited else POLL_SECONDS
+            is_awaited = pause < POLL_SECONDS
             # The wait is also the pause of the loop: a notification ends it early.
-            for notification in listener.notifies(timeout=POLL_SECONDS, stop_after=1):
+            for notification in listener.notifies(timeout=pause, stop_after=1):
+                is_awaited = True
                 if notification.payload:
                     self._ahead_due = 0.0
+
+    def _seconds_until_due(self) -> float:
+        """Return the seconds until the next job is due, at most those of a turn."""
+        now = self._clock()
+        due = (next_due(kind, now=now) for kind, _ in registered_jobs())
+        # A wait may end slightly before its time, and the job would wait for another turn.
+        waits = [(instant - now).total_seconds() + 0.001 for instant in due if instant is not None]
+        return min([POLL_SECONDS, *waits])
 
     def _give_sign(self) -> None:
         """Give the sign of life unless the sealer has hung since the last one.

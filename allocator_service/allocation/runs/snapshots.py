@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from functools import cached_property, partial
 from typing import Any
 from uuid import UUID
 
@@ -21,9 +22,9 @@ from orjson import loads
 from allocator_service.allocation.documents import stored_document
 from allocator_service.allocation.long_term.steps import Basis, history_at, starvation_timeout
 from allocator_service.allocation.models import Run, RunStatus, Snapshot
-from allocator_service.allocation.placements import DecidedPlacements
 from allocator_service.allocation.present_servers import PresentServers
 from allocator_service.allocation.runs.budgets import with_budgets
+from allocator_service.allocation.runs.known import DecidedTasks, Document, Known, Row
 from allocator_service.allocation.runs.placement_dates import (
     DatedRange,
     dated_ranges,
@@ -78,30 +79,38 @@ class PoolState:
         tenants = self.document["tenants"]
         return {tenant["name"]: tenant["owed"] for tenant in tenants if "owed" in tenant}
 
+    @cached_property
+    def written(self) -> bytes:
+        """The document as JSON with sorted keys, written once for all digests."""
+        return orjson.dumps(self.document, option=orjson.OPT_SORT_KEYS)
+
     @property
     def digest(self) -> str:
         """SHA-256 of the document and of the ids of its workloads."""
         # With the ids: two workloads can follow each other under one name, and rows refer to positions.
-        content = orjson.dumps([self.document, self.workload_ids], option=orjson.OPT_SORT_KEYS)
+        content = b"[%b,%b]" % (self.written, orjson.dumps(self.workload_ids))
         return hashlib.sha256(content).hexdigest()
 
 
-def pool_state(pool_id: int, *, now: datetime, begins: bool = False) -> PoolState:
+def pool_state(
+    pool_id: int, *, now: datetime, begins: bool = False, known: Known | None = None
+) -> PoolState:
     """Read a pool as it was at one instant, with one committed state for all queries.
 
     `now` is within the step that a long-term policy decides. With `begins`, where turns are taken, a new
     period begins now and repays the deficits that the one in force leaves. Otherwise the state is that
-    of the period in force. Other policies know no time.
+    of the period in force. Other policies know no time. `known` has documents of earlier states, which
+    are used again for unchanged rows: the caller must not change any.
     """
     with transaction.atomic(durable=True):
         with connection.cursor() as cursor:
             # In READ COMMITTED each statement sees another state, and no mixture was ever the pool's.
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
         pool = Pool.objects.prefetch_related("resource_types").get(pk=pool_id)
-        return _read(pool, now, begins=begins)
+        return _read(pool, now, Known() if known is None else known, begins=begins)
 
 
-def _read(pool: Pool, now: datetime, *, begins: bool) -> PoolState:
+def _read(pool: Pool, now: datetime, known: Known, *, begins: bool) -> PoolState:
     resources = resources_of(pool)
     groups = server_groups(pool)
     members = list(
@@ -118,39 +127,35 @@ def _read(pool: Pool, now: datetime, *, begins: bool) -> PoolState:
         Workload.objects.filter(pool=pool, state=WorkloadState.ACTIVE)
         .order_by("id")
         .values_list(
-            "id", "tenant_id", "tenant__slug", "name", "demand", "tasks", "priority",
-            _as_text("server_selector"), _as_text("limit"), _as_text("pieces"),
-            "minimum_run", "per_server", "together", "at_least",
+            "id", "tenant_id", "minimum_run", _as_text("limit"),
+            "tenant__slug", "name", _as_text("demand"), "tasks", "priority",
+            _as_text("server_selector"), _as_text("pieces"), "per_server", "together", "at_least",
         )
     )  # fmt: skip
     servers = _servers(groups, resources)
     has_clusters = any(group.labels.get(CLUSTER_LABEL) for group in groups)
     own = _OwnServers(pool, {server["contributed_by"] for server in servers})
+    tenants = known.rows.of(("tenants", pool.pk), [row[1:6] for row in members], _tenant)
+    demands = known.rows.of(
+        ("workloads", pool.pk, *(resource.name for resource in resources), has_clusters),
+        [row[4:] for row in workloads],
+        partial(_workload, resources, has_clusters),
+    )
     document: dict[str, Any] = {
         "resources": [{"name": resource.name, "unit": resource.unit} for resource in resources],
         "servers": servers,
         **_groups(pool, now),
         "tenants": [
-            _tenant(slug, weight, best_effort, group, tier)
-            | _amounts(now, guarantee=loads(guarantee), limit=loads(limit), lend=loads(lend))
-            | own.of(slug, group, own_servers)
-            for _, slug, weight, best_effort, group, tier, guarantee, limit, lend, own_servers in members
+            tenant
+            if row[6:9] == _NO_AMOUNTS and row[1] not in own.contributors
+            else tenant
+            | _amounts(now, guarantee=loads(row[6]), limit=loads(row[7]), lend=loads(row[8]))
+            | own.of(row[1], row[4], row[9])
+            for row, tenant in zip(members, tenants, strict=True)
         ],
         "workloads": [
-            {
-                "tenant": slug,
-                "name": name,
-                "demand": document_quantities(demand, resources),
-                **in_one_cluster(
-                    document_gang(document_quantities(demand, resources), loads(pieces), *gang),
-                    has_clusters,
-                ),
-                "tasks": tasks,
-                "priority": priority,
-                "server_selector": loads(selector),
-                **_amounts(now, limit=loads(limit)),
-            }
-            for _, _, slug, name, demand, tasks, priority, selector, limit, pieces, _, *gang in workloads
+            workload if row[3] == _EMPTY else workload | _amounts(now, limit=loads(row[3]))
+            for row, workload in zip(workloads, demands, strict=True)
         ],
         "policy": {
             "name": pool.policy_name,
@@ -163,15 +168,16 @@ def _read(pool: Pool, now: datetime, *, begins: bool) -> PoolState:
     dated: Sequence[DatedRange] = ()
     minimum: Sequence[int] = ()
     if keeps_tasks(document):
-        minimum = minimum_seconds(pool, [row[10] for row in workloads])
+        minimum = minimum_seconds(pool, [row[2] for row in workloads])
     if pool.policy_places and pool.policy_mode == "indivisible":
         # Whole tasks stay on their servers where that costs nothing, so the policy has to know them.
         previous = _previous(pool)
         if previous is not None:
-            placed = stored_placements(previous)
+            tasks = known.decisions.of(pool.pk, previous.pk) or _decided_tasks(previous)
+            placed = tasks.placements
             names = [server["name"] for server in servers]
-            active = {row[0]: (row[2], row[3]) for row in workloads}
-            running = _running(previous, placed, groups, names, active)
+            active = {row[0]: (row[4], row[5]) for row in workloads}
+            running = _running(tasks, groups, names, active)
             if running:
                 document["running"] = running
             if any(minimum):
@@ -184,9 +190,10 @@ def _read(pool: Pool, now: datetime, *, begins: bool) -> PoolState:
     if policy_named(pool.policy_name).time_sharing:
         # A new period repays what is left. The state of a running one has what that period repays.
         deficits = deficits_at(pool, now) if begins else deficits_in_force(pool, now)
-        for tenant in document["tenants"]:
-            if deficits.get(tenant["name"]):
-                tenant["owed"] = deficits[tenant["name"]]
+        document["tenants"] = [
+            tenant | {"owed": deficits[tenant["name"]]} if deficits.get(tenant["name"]) else tenant
+            for tenant in document["tenants"]
+        ]
     basis = None
     if pool.policy_long_term:
         timeout = starvation_timeout(pool)
@@ -212,8 +219,16 @@ def _read(pool: Pool, now: datetime, *, begins: bool) -> PoolState:
     )
 
 
+# Texts of the columns of a node without limits, guarantees and loans.
+_EMPTY = "[]"
+_NO_AMOUNTS = (_EMPTY, _EMPTY, _EMPTY)
+
+
 def _as_text(column: str) -> Cast:
-    """Return a column of JSON as text, which `orjson` parses ten times as fast as Django does."""
+    """Return a column of JSON or an array as text.
+
+    `orjson` parses JSON ten times as fast as Django does, and unchanged texts are not parsed at all.
+    """
     return Cast(column, TextField())
 
 
@@ -243,7 +258,7 @@ class _OwnServers:
     """
 
     def __init__(self, pool: Pool, contributors: Collection[str | None]) -> None:
-        self._contributors = contributors
+        self.contributors = contributors
         self._pool = pool.own_servers
         rows = group_terms_of(pool=pool).values_list("group__slug", "parent__slug", "own_servers")
         self._groups = {slug: (parent, setting) for slug, parent, setting in rows}
@@ -253,7 +268,7 @@ class _OwnServers:
         while setting == OwnServers.INHERIT and group is not None:
             group, setting = self._groups[group]
         is_so = self._pool if setting == OwnServers.INHERIT else setting == OwnServers.YES
-        return {"own_servers": True} if is_so and slug in self._contributors else {}
+        return {"own_servers": True} if is_so and slug in self.contributors else {}
 
 
 def _groups(pool: Pool, now: datetime) -> dict[str, Any]:
@@ -274,19 +289,35 @@ def _groups(pool: Pool, now: datetime) -> dict[str, Any]:
     return {"groups": groups} if groups else {}
 
 
-def _tenant(
-    slug: str, weight: Decimal, best_effort: bool, group: str | None, tier: int
-) -> dict[str, Any]:
-    """Return a tenant of the document.
+def _tenant(row: Row) -> Document:
+    """Return a tenant of the document, without amounts.
 
     `group` and `tier` are absent where they are the defaults.
     """
+    slug, weight, best_effort, group, tier = row
     tenant = {"name": slug, "weight": document_number(weight), "best_effort": best_effort}
     if group is not None:
         tenant["group"] = group
     if tier:
         tenant["tier"] = tier
     return tenant
+
+
+def _workload(resources: Sequence[Resource], has_clusters: bool, row: Row) -> Document:
+    """Return a workload of the document, without limits."""
+    slug, name, amounts, tasks, priority, selector, pieces, *gang = row
+    # PostgreSQL's text of an array, which is parsed only for rows that have changed.
+    vector = [Decimal(amount) for amount in amounts[1:-1].split(",") if amount]
+    demand = document_quantities(vector, resources)
+    return {
+        "tenant": slug,
+        "name": name,
+        "demand": demand,
+        **in_one_cluster(document_gang(demand, loads(pieces), *gang), has_clusters),
+        "tasks": tasks,
+        "priority": priority,
+        "server_selector": loads(selector),
+    }
 
 
 def _previous(pool: Pool) -> Run | None:
@@ -297,12 +328,17 @@ def _previous(pool: Pool) -> Run | None:
         effective_until=None,
         policy__mode="indivisible",
     )
-    return decided.select_related("snapshot").defer("snapshot__document").first()
+    large = ("snapshot__document", "snapshot__workload_ids")
+    return decided.select_related("snapshot").defer(*large).first()
+
+
+def _decided_tasks(run: Run) -> DecidedTasks:
+    ids = [] if run.snapshot is None else run.snapshot.workload_ids
+    return DecidedTasks(stored_placements(run), ids)
 
 
 def _running(
-    previous: Run,
-    placed: DecidedPlacements,
+    tasks_before: DecidedTasks,
     groups: Sequence[ServerGroup],
     names: Sequence[str],
     workloads: Mapping[UUID, tuple[str, str]],
@@ -312,6 +348,7 @@ def _running(
     `workloads` has tenant and name of those that are active. Servers that have changed (retired,
     draining, of another capacity) are called "".
     """
+    placed = tasks_before.placements
     # Groups of identical servers may have been split or joined since the decision.
     present = PresentServers(groups, placed.ranges)
     servers = [
@@ -320,22 +357,32 @@ def _running(
         else None
         for each in placed.ranges
     ]
-    ids = [] if previous.snapshot is None else previous.snapshot.workload_ids
-    active = list(map(workloads.get, ids))
-    running = []
+    active = list(map(workloads.get, tasks_before.workload_ids))
+    counts = [each.count for each in placed.ranges]
+    running: list[dict[str, Any]] = []
     for workload, kind, number, tasks in placed:
         found, named = servers[number], active[workload]
         if found is None or named is None:
             continue
-        (position, offset, here), count = found, placed.ranges[number].count
-        entry = {"tenant": named[0], "workload": named[1], "tasks": int(tasks)}
-        # The first kind of piece is the default, and left out.
-        if kind:
-            entry["kind"] = kind
+        (position, offset, here), count = found, counts[number]
         if here:
-            running.append(entry | {"server": names[position], "offset": offset, "servers": here})
+            running.append(
+                {
+                    "tenant": named[0],
+                    "workload": named[1],
+                    "tasks": int(tasks),
+                    "server": names[position],
+                    "offset": offset,
+                    "servers": here,
+                }
+            )
+            # The first kind of piece is the default, and left out.
+            if kind:
+                running[-1]["kind"] = kind
         if count > here:
-            running.append(entry | {"server": "", "servers": count - here})
+            gone = {"tenant": named[0], "workload": named[1], "tasks": int(tasks)}
+            gone |= {"kind": kind} if kind else {}
+            running.append(gone | {"server": "", "servers": count - here})
     return running
 
 
@@ -407,26 +454,28 @@ def document_number(quantity: Decimal) -> int | float | str:
     return number if Decimal(repr(number)) == quantity else decimal_text(quantity)
 
 
+# Two workers may store the same state at once, and either row serves both.
+_STORE = """
+INSERT INTO run_snapshot (digest, document, workload_ids, created_at)
+VALUES (%s, %s, %s::uuid[], %s) ON CONFLICT DO NOTHING
+"""
+
+
 def snapshot_store(state: PoolState, *, now: datetime) -> str:
     """Store the state, once per digest, and return the digest."""
     # Before it is compressed: the digest is of what is read, not of how it is stored.
     digest = state.digest
     # Level 1, since a decision waits for it.
     content = zlib.compress(orjson.dumps(state.document), 1)
-    Snapshot.objects.bulk_create(
-        [
-            Snapshot(
-                digest=digest,
-                document=content,
-                workload_ids=list(state.workload_ids),
-                created_at=now,
-            )
-        ],
-        # Two workers may store the same state at once, and either row serves both.
-        ignore_conflicts=True,
-    )
-    # The digest of a pruned snapshot may come again, and its new run must keep its input.
-    Snapshot.objects.filter(pk=digest, document=None).update(document=content)
+    # JSON's texts in quotes are PostgreSQL's in an array. Django adapts each id by itself.
+    ids = orjson.dumps(state.workload_ids).decode()[1:-1]
+    with connection.cursor() as cursor:
+        cursor.execute(_STORE, [digest, content, f"{{{ids}}}", now])
+    # The digest of a pruned snapshot may come again, and its new run must keep its input. The usual one
+    # is new: its document is not sent to the database twice.
+    pruned = Snapshot.objects.filter(pk=digest, document=None)
+    if pruned.exists():
+        pruned.update(document=content)
     return digest
 
 

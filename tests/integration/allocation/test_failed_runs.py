@@ -147,8 +147,8 @@ def test_a_worker_that_lost_its_claim_while_it_read_leaves_the_input_of_the_othe
 def test_changes_made_during_a_run_are_decided_by_the_next(fig2, tenant, now, monkeypatch):
     original = recompute.pool_state
 
-    def change_while_reading(pool_id, *, now, begins):
-        state = original(pool_id, now=now, begins=begins)
+    def change_while_reading(pool_id, *, now, begins, known):
+        state = original(pool_id, now=now, begins=begins, known=known)
         monkeypatch.setattr(recompute, "pool_state", original)
         workloads_submit(
             pool=fig2, drafts=[WorkloadDraft(tenant("u3"), "late", vector(1, 1))], now=now

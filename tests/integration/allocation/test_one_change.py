@@ -10,7 +10,9 @@ import pytest
 
 from allocator_service.allocation.models import Allocation, Run, RunStatus
 from allocator_service.allocation.policies import policy_choose
+from allocator_service.allocation.runs import recompute
 from allocator_service.allocation.runs.recompute import document_solve, recompute_pool
+from allocator_service.allocation.runs.snapshots import pool_state
 from allocator_service.allocation.selectors import input_of
 from allocator_service.allocation.stored_placements import stored_placements
 from allocator_service.core.models import Event
@@ -63,6 +65,9 @@ def test_the_decision_in_force_after_each_change_is_the_one_computed_afresh(pool
         in_force = Run.objects.get(pool=pool, status=RunStatus.SUCCEEDED, effective_until=None)
         assert run == in_force
         tasks_before = _compare(Pool.objects.get(pk=pool.pk), run, tasks_before)
+        # Read with what the process keeps, and without.
+        kept = pool_state(pool.pk, now=now, known=recompute._KNOWN)
+        assert kept.written == pool_state(pool.pk, now=now).written
     assert kinds == {"tasks", "demand", "submit", "withdraw", "weight", "server", "state", "retire"}
 
 

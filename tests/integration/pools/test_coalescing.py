@@ -4,9 +4,14 @@ from datetime import timedelta
 
 import pytest
 
-from allocator_service.core.jobs import jobs_due
+from allocator_service.core.jobs import jobs_due, next_due
 from allocator_service.pools.models import RecomputeJob
-from allocator_service.pools.recompute import DECISION_JOBS, decision_complete, decision_request
+from allocator_service.pools.recompute import (
+    DECISION_JOBS,
+    QUIET,
+    decision_complete,
+    decision_request,
+)
 from tests.integration.conftest import NOON
 
 pytestmark = pytest.mark.django_db
@@ -28,6 +33,13 @@ def test_a_run_starts_two_seconds_after_the_first_change_at_the_latest(pool):
         decision_request(pool, now=NOON + timedelta(seconds=tenth / 10))
     assert due(1.99) == []
     assert due(2.0) == [pool.pk]
+
+
+def test_the_relay_knows_when_a_job_that_it_has_not_sent_is_due(pool):
+    assert next_due(DECISION_JOBS, now=NOON) == NOON + QUIET
+    assert next_due(DECISION_JOBS, now=NOON + QUIET) is None
+    assert due(1) == [pool.pk]
+    assert next_due(DECISION_JOBS, now=NOON) is None
 
 
 def test_a_job_is_published_once_until_it_is_overdue(pool):
