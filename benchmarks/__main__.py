@@ -94,7 +94,7 @@ def _write(file: Path, measured: dict[str, list[Row]], *, quick: bool) -> None:
         documents = [row.to_document() for row in rows]
         held[name] = {"machine": machine, "quick": quick, "rows": documents}
     ordered = {name: held[name] for name in BENCHMARKS if name in held}
-    file.write_text(json.dumps(ordered, indent=2) + "\n")
+    file.write_text(json.dumps(ordered, indent=2, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

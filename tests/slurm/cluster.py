@@ -165,7 +165,7 @@ class Cluster:
         return found
 
     def configure_with(self, text: str) -> None:
-        """Replace slurm.conf at once: a daemon that reads a half-written file ends."""
+        """Replace slurm.conf at once, because a daemon that reads a half-written file ends."""
         file = self.state / "slurm.conf"
         new = file.with_suffix(".new")
         new.write_text(text)

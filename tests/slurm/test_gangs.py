@@ -198,7 +198,7 @@ def test_a_node_that_drains_is_no_more_held(operator, agent, quiet):
 
 
 def test_what_is_held_moves_to_nodes_that_become_free(operator, agent, quiet):
-    """Jobs on the nodes of the decision run for an hour; those on the two others end first."""
+    """Jobs on the nodes of the decision run for an hour, and those on the two others end first."""
     pool = crowded(operator, agent, quiet, lengths=[3600])
     (gang,) = quiet.submit("mpi", "--nodes=2", "--ntasks-per-node=4", seconds=60)
     rounds_until_held(agent, quiet, gang)

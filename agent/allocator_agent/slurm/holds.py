@@ -17,7 +17,7 @@ from allocator_agent.changes import ADD, CHANGE, REMOVE, ObjectChange, Value
 from allocator_agent.configuration import place_text
 from allocator_agent.model import LICENCE_CLASS, SWITCH, Job, Node, all_licences, started_together
 from allocator_agent.quantities import Amounts
-from allocator_agent.slurm.reading import Reservation
+from allocator_agent.slurm.reading import Partition, Reservation
 from allocator_agent.slurm.tres import is_licence, units_of
 
 # Slurm's reasons of jobs that wait for nodes, not for a limit, a date or a person.
@@ -109,6 +109,7 @@ class HeldCluster:
     reserved: Mapping[str, Sequence[str]]
     threads: Mapping[str, int]
     allocated: Mapping[str, Amounts]
+    partitions: Mapping[str, Partition]
     prefix: str
     workload_prefix: str
     is_restricted: Callable[[Job], bool]
@@ -252,10 +253,13 @@ class _Planning:
         Jobs that run on the nodes of a hold may do so for days. If others that are as good become free
         meanwhile, the job would start there without its reservation.
         """
+        # Nodes of several partitions have the label of the first one only.
+        within = self._cluster.partitions.get(kept.partition)
         servers = [
             {"name": name, "pieces": pieces, "shared": True}
             for name, pieces in room.items()
             if name in kept.cores or name not in self._reserved
+            if within is None or name in within.nodes
         ]
         free = _Pieces({**item, "servers": servers}, _decided_kinds(item))
         if free.choose(list(kept.cores), item["per_server"] or 0) is not None:

@@ -354,6 +354,7 @@ class Slurm:
             self._reserved,
             self._threads,
             self._allocated,
+            self._partitions,
             self._hold_prefix,
             self._workload_prefix,
             self._is_restricted,

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from allocator_agent.model import Job, Node
 from allocator_agent.slurm.holds import HeldCluster, plan_holds
-from allocator_agent.slurm.reading import Reservation
+from allocator_agent.slurm.reading import Partition, Reservation
 
 MIB = 2**20
 PREFIX, NOW = "allocator-lab_hold_", 1_000_000
@@ -48,6 +48,7 @@ def plan(
     threads=None,
     restricted=(),
     idle="",
+    partitions=None,
 ):
     """Plan for a cluster of which jobs have all of the nodes that are not idle."""
     allocated = {each.name: each.capacity for each in nodes if each.name not in idle.split()}
@@ -57,6 +58,7 @@ def plan(
         reserved or {},
         threads or {},
         allocated,
+        partitions or {},
         PREFIX,
         "lab/",
         lambda asks: asks.id in restricted,
@@ -217,7 +219,7 @@ def test_a_hold_moves_when_another_job_of_the_workload_started_on_a_node_of_it()
 
 
 def test_a_hold_moves_to_nodes_that_have_room_while_its_own_have_none():
-    """Jobs of days run on n1 and n2; those on n3 and n4 have ended, and nothing may start there."""
+    """Jobs of days run on n1 and n2, and nothing may start on n3 and n4, which are free."""
     there = [reservation(1, "n1 n2")]
     held = {"present": there, "reserved": {there[0].name: ["1"]}}
     decided = gang(servers="n1 n2", count=2, cpu=4)
@@ -242,6 +244,8 @@ def test_a_hold_moves_to_nodes_that_have_room_while_its_own_have_none():
     held["present"] = there
     nodes = [*NODES[:3], node("n4", partition="other")]
     assert plan([decided], [waits], **held, idle="n3 n4", nodes=nodes).made == []
+    some = {"all": Partition(("all",), 4, 12, frozenset({"n1", "n2", "n3"}))}
+    assert plan([decided], [waits], **held, idle="n3 n4", partitions=some).made == []
     nodes = [node(f"n{number}", switch="ab"[number > 3]) for number in range(1, 5)]
     together = {**decided, "together": "switch"}
     waits = replace(waits, together="switch")

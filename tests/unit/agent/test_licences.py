@@ -179,7 +179,7 @@ def held(*jobs, pieces, classes=(), present=()):
         "kind": "gang", "tenant": "a", "workload": "lab/any/x", "tasks": 1, "pieces": pieces,
         "per_server": None, "together": None, "classes": list(classes), "servers": servers,
     }  # fmt: skip
-    cluster = HeldCluster(nodes, present, {}, {}, {}, "hold_", "lab/", lambda _: False, 0)
+    cluster = HeldCluster(nodes, present, {}, {}, {}, {}, "hold_", "lab/", lambda _: False, 0)
     return plan_holds([item], jobs, {"a": "a"}, cluster)
 
 
