@@ -9,6 +9,7 @@ from allocator_agent.configuration import Configuration
 from allocator_agent.errors import AgentError
 from allocator_agent.kubernetes import effective
 from allocator_agent.kubernetes.api import Api, ApiRefused, Conflict, Manifest
+from allocator_agent.kubernetes.objects import NotKept, version_of
 from allocator_agent.kubernetes.quotas import (
     COHORTS,
     QUEUES,
@@ -19,7 +20,7 @@ from allocator_agent.kubernetes.quotas import (
     same_quotas,
     with_limits,
 )
-from allocator_agent.kubernetes.scheduler import Kubernetes, KubernetesPlan, NotKept, version_of
+from allocator_agent.kubernetes.scheduler import Kubernetes, KubernetesPlan
 from allocator_agent.model import Observation, Rendering
 from allocator_agent.quantities import Amounts
 

@@ -9,22 +9,19 @@ from datetime import datetime, timedelta, timezone
 
 from allocator_agent.changes import REMOVE, ObjectChange
 from allocator_agent.configuration import Configuration
-from allocator_agent.errors import AgentError, Misconfigured, SchedulerAway
+from allocator_agent.errors import Misconfigured
 from allocator_agent.kubernetes import reading
 from allocator_agent.kubernetes.api import Absent, Api, ApiRefused, Conflict, Manifest
+from allocator_agent.kubernetes.objects import Objects
 from allocator_agent.kubernetes.quotas import (
     COHORTS,
-    QUEUES,
     Change,
     amounts_of,
     cohort_of_rendering,
     differs,
-    fenced,
-    grown,
     kind_of,
     merged,
     with_limits,
-    without_quota,
 )
 from allocator_agent.kubernetes.requeueing import (
     ResumedWorkload,
@@ -33,13 +30,11 @@ from allocator_agent.kubernetes.requeueing import (
     queues_by_tenant,
     requeue_patch,
 )
-from allocator_agent.kubernetes.watching import Changed, Watched
+from allocator_agent.kubernetes.watching import Changed
 from allocator_agent.model import Job, Observation, Rendering, Usage, Waiting
 from allocator_agent.quantities import Amounts, added
 from allocator_agent.reclaim import Memory, ReclaimPlan, by_account, plan_reclaim
 
-_ATTEMPTS = 5
-_SERVER_ERROR = 500  # from this status on a write may still be carried out
 NODES, PODS, NAMESPACES = "/api/v1/nodes", "/api/v1/pods", "/api/v1/namespaces"
 JOBS, REPLICA_SETS = "/apis/batch/v1/jobs", "/apis/apps/v1/replicasets"
 WORKLOADS = "/apis/kueue.x-k8s.io/v1beta2/workloads"
@@ -83,11 +78,7 @@ class KubernetesPlan:
         ]
 
 
-class NotKept(AgentError):
-    """An object has other quotas than were written, or than the plan knows."""
-
-
-class Kubernetes:
+class Kubernetes(Objects):
     """A cluster of Kubernetes, by its API."""
 
     def __init__(self, configuration: Configuration, api: Api) -> None:
@@ -96,14 +87,9 @@ class Kubernetes:
             raise Misconfigured(
                 "[agent] reclaim = none: nothing would start pods again that are stopped here"
             )
-        self._configuration, self._options, self._api = configuration, configuration.kubernetes, api
+        super().__init__(api)
+        self._configuration, self._options = configuration, configuration.kubernetes
         demand = (WORKLOADS,) if self.target == "kueue" else (JOBS, REPLICA_SETS)
-        self._stopped: threading.Event | None = None
-        # By path, the objects as they were read before a write to which there was no answer.
-        self._unanswered: dict[str, Manifest] = {}
-        # Paths whose present version is of this process, so that no earlier write can be carried out.
-        self._fenced: set[str] = set()
-        self._watched: dict[str, Watched] = {}
         for path in (NODES, PODS, NAMESPACES, *demand, QUOTAS[self.target]):
             self._objects_at(path)
 
@@ -114,10 +100,8 @@ class Kubernetes:
 
     def follow(self, stopped: threading.Event, woken: threading.Event) -> None:
         """Watch from now on, so that a round lists nothing. A node that changes sets `woken`."""
-        self._stopped = stopped
         self._watched[NODES].changed = _on_nodes(woken)
-        for watched in self._watched.values():
-            _in_thread(watched, stopped)
+        self._watch(stopped)
 
     def observe(self) -> Observation:
         """Return nodes, waiting and running jobs, and namespaces. Raises `SchedulerAway`."""
@@ -267,40 +251,9 @@ class Kubernetes:
         return problems + self._requeued(plan)
 
     def _fence(self, plan: KubernetesPlan) -> list[str]:
-        """Invalidate writes without an answer before quotas are raised. Return problems.
-
-        A write without an answer may wait in an API server, and is carried out later if its object
-        still has the version that it names. Writes of an earlier process are unknown, so each object
-        that this process has not written gets a new version before anything is raised.
-        """
-        if not any(change.raises for change in plan.changes):
-            return []
-        problems = []
-        for path in sorted({*self._unanswered, *plan.known} - self._fenced):
-            sent = self._unanswered.get(path)
-            before = plan.known.get(path, sent or {})
-            label = f"{before.get('kind', '')} {path.rpartition('/')[2]}"
-            try:
-                now = self._bump_version(path, "" if sent is None else version_of(sent))
-            except (ApiRefused, NotKept) as error:
-                problems.append(f"{label}: {error}")
-                continue
-            self._unanswered.pop(path, None)
-            self._fenced.add(path)
-            more = grown(before, now) if now else []
-            if more:
-                problems.append(f"{label}: written meanwhile, it has {', '.join(more)}")
-        return problems
-
-    def _bump_version(self, path: str, version: str) -> Manifest | None:
-        """Return an object at a later version than `version`, which is empty if it is unknown."""
-        present = self._read(path)
-        if present is None or version not in ("", version_of(present)):
-            return present
-        try:
-            return self._send("PUT", path, fenced(present), present)
-        except Conflict:
-            return self._read(path)
+        """Let no earlier write be carried out before quotas are raised. Return problems."""
+        raises = any(change.raises for change in plan.changes)
+        return self._fence_unanswered(plan.known) if raises else []
 
     def _requeued(self, plan: KubernetesPlan, *, ends: bool = True) -> list[str]:
         """End workloads, and let those queue again that have ended. Return what was refused.
@@ -398,74 +351,9 @@ class Kubernetes:
         known = namespace in self._configuration.accounts
         return not known and (namespace == "default" or namespace.startswith("kube-"))
 
-    def _objects(self, path: str) -> list[Manifest]:
-        return self._objects_at(path).objects()
-
-    def listed(self, path: str) -> Sequence[Manifest]:
-        """Read all objects of a path anew."""
-        return self._objects_at(path).list()
-
-    def _objects_at(self, path: str) -> Watched:
-        if path not in self._watched:
-            self._watched[path] = Watched(self._api, path)
-            if self._stopped is not None:
-                _in_thread(self._watched[path], self._stopped)
-        return self._watched[path]
-
-    def _tried(self, change: Change, required: Manifest) -> list[str]:
-        try:
-            self._write(change, required)
-        except ApiRefused as refusal:
-            return [f"{change.after['kind']} {change.after['metadata']['name']}: {refusal}"]
-        return []
-
-    def _write(self, change: Change, required: Manifest) -> None:
-        """Write an object at the version that was read, and read it again after a conflict."""
-        path = change.kind.path(change.after)
-        for _ in range(_ATTEMPTS):
-            present = self._read(path)
-            try:
-                if present is None and change.kind in (COHORTS, QUEUES):
-                    # A POST names no version and may be carried out late, so it creates no quota.
-                    body = without_quota(required)
-                    self._api.request("POST", change.kind.collection(change.after), body)
-                    continue
-                if present is None:
-                    self._api.request("POST", change.kind.collection(change.after), required)
-                elif differs(present, required):
-                    self._send("PUT", path, merged(present, required), present)
-            except Conflict:
-                continue
-            return
-        raise SchedulerAway(f"{path} was changed by others {_ATTEMPTS} times in a row")
-
-    def _send(self, method: str, path: str, body: Manifest, present: Manifest) -> Manifest:
-        """Write an object at the version that was read, and keep it in mind without an answer."""
-        written = path.removesuffix("/status")
-        try:
-            stored = self._api.request(method, path, body)
-        except SchedulerAway as error:
-            if not isinstance(error, ApiRefused) or error.status >= _SERVER_ERROR:
-                self._unanswered[written] = present
-                self._fenced.discard(written)
-            raise
-        self._unanswered.pop(written, None)
-        self._fenced.add(written)
-        return stored
-
-    def _read(self, path: str) -> Manifest | None:
-        try:
-            return self._api.request("GET", path)
-        except Absent:
-            return None
-
 
 def _key(workload: Manifest) -> str:
     return f"{workload['metadata']['namespace']}/{workload['metadata']['name']}"
-
-
-def version_of(item: Manifest) -> str:
-    return str(item["metadata"]["resourceVersion"])
 
 
 def _identity(item: Mapping[str, Manifest]) -> tuple[str, str]:
@@ -483,7 +371,3 @@ def _on_nodes(woken: threading.Event) -> Changed:
             woken.set()
 
     return compare
-
-
-def _in_thread(watched: Watched, stopped: threading.Event) -> None:
-    threading.Thread(target=watched.follow, args=(stopped,), daemon=True).start()

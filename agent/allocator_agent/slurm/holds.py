@@ -9,16 +9,24 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
 from allocator_agent.changes import ADD, CHANGE, REMOVE, ObjectChange, Value
 from allocator_agent.configuration import place_text
-from allocator_agent.model import LICENCE_CLASS, SWITCH, Job, Node, all_licences, started_together
+from allocator_agent.model import LICENCE_CLASS, SWITCH, Job, Node, started_together
 from allocator_agent.quantities import Amounts
+from allocator_agent.slurm.pieces import (
+    Kind,
+    Pieces,
+    decided_kinds,
+    is_licences,
+    kinds_of,
+    zones_of,
+)
 from allocator_agent.slurm.reading import Partition, Reservation
-from allocator_agent.slurm.tres import is_licence, units_of
+from allocator_agent.slurm.tres import units_of
 
 # Slurm's reasons of jobs that wait for nodes, not for a limit, a date or a person.
 WAITS_FOR_NODES = ("Resources", "Priority", "ReqNodeNotAvail", "Nodes required for job")
@@ -26,7 +34,6 @@ _LACKS_LICENCES = ("Licenses", "AssocGrpLicense")
 # A job that waits for so long without a reason is passed over, not new.
 LOOKED_AT_SECONDS = 10
 _FEWEST_NODES = 2  # Slurm finds a single node by itself
-Kind = tuple[int, tuple[tuple[str, int], ...]]  # the number of pieces, and the limits of one
 
 
 @dataclass(frozen=True)
@@ -157,8 +164,8 @@ class _Planning:
 
     def _hold(self, plan: HoldPlan, item: Mapping[str, Any], account: str) -> None:
         """Hold for as many of a workload's waiting jobs as are decided and do not run."""
-        kinds = _decided_kinds(item)
-        if sum(count for count, limits in kinds if not _is_licences(limits)) < _FEWEST_NODES:
+        kinds = decided_kinds(item)
+        if sum(count for count, limits in kinds if not is_licences(limits)) < _FEWEST_NODES:
             return
         classes = tuple(name for name in item["classes"] if name != LICENCE_CLASS)
         alike = [
@@ -167,12 +174,12 @@ class _Planning:
             if classes == parts[0].where
             and (item["together"] == SWITCH) == _is_on_one_switch(parts)
             and _asks_for_types(parts[0], item)
-            and sorted(_kinds_of(parts, item)) == sorted(kinds)
+            and sorted(kinds_of(parts, item)) == sorted(kinds)
         ]
         running = [parts for parts in alike if any(job.running for job in parts)]
         pending = [parts for parts in alike if not any(job.running for job in parts)]
         pending.sort(key=lambda parts: self._name(parts) not in self._present)
-        left = _Pieces(item, kinds)
+        left = Pieces(item, kinds)
         busy = [node for parts in running for job in parts for node in job.nodes]
         for node in busy:
             left.take(node)
@@ -223,7 +230,7 @@ class _Planning:
         """
         return not job.reason and 0 < job.eligible <= self._cluster.now - LOOKED_AT_SECONDS
 
-    def _kept_hold(self, parts: list[Job], left: _Pieces, full: Set[str]) -> Hold | None:
+    def _kept_hold(self, parts: list[Job], left: Pieces, full: Set[str]) -> Hold | None:
         """Return the present hold of a job if its nodes can still run it.
 
         A job may start on nodes that are held for another job of its workload. Those are `full`, and the
@@ -261,7 +268,7 @@ class _Planning:
             if name in kept.cores or name not in self._reserved
             if within is None or name in within.nodes
         ]
-        free = _Pieces({**item, "servers": servers}, _decided_kinds(item))
+        free = Pieces({**item, "servers": servers}, decided_kinds(item))
         if free.choose(list(kept.cores), item["per_server"] or 0) is not None:
             return None  # Slurm is about to start it
         return self._new_hold(parts, free, item)
@@ -271,7 +278,7 @@ class _Planning:
 
         Of jobs with pieces of two kinds none have.
         """
-        sizes = [dict(limits) for _, limits in kinds if not _is_licences(limits)]
+        sizes = [dict(limits) for _, limits in kinds if not is_licences(limits)]
         if len(sizes) > 1:
             return {}
         likeness = {
@@ -283,7 +290,7 @@ class _Planning:
         for node in self._cluster.nodes:
             if _likeness(node) in likeness:
                 count = self._fitting(node, sizes[0])
-                room[node.name] = [0 if _is_licences(limits) else count for _, limits in kinds]
+                room[node.name] = [0 if is_licences(limits) else count for _, limits in kinds]
         return room
 
     def _fitting(self, node: Node, size: Mapping[str, int]) -> int:
@@ -298,9 +305,9 @@ class _Planning:
             ),
         )
 
-    def _new_hold(self, parts: list[Job], left: _Pieces, item: Mapping[str, Any]) -> Hold | None:
+    def _new_hold(self, parts: list[Job], left: Pieces, item: Mapping[str, Any]) -> Hold | None:
         up = [node for node in self._cluster.nodes if not node.draining]
-        for names in _zones(up, item["together"]):
+        for names in zones_of(up, item["together"]):
             taken = left.choose(names, item["per_server"] or 0)
             if taken is not None:
                 cores = {
@@ -318,7 +325,7 @@ class _Planning:
         label = self._nodes[node].labels.get("partition", "")
         return label if label in partitions else partitions[0]
 
-    def _cores(self, node: Node, pieces: Sequence[int], left: _Pieces) -> int:
+    def _cores(self, node: Node, pieces: Sequence[int], left: Pieces) -> int:
         """Return the cores of pieces, or all of a node that the decision gives to them alone.
 
         A reservation keeps cores alone: memory and GPUs are safe from others on such a node only.
@@ -342,99 +349,15 @@ class _Planning:
         return self._cluster.prefix + re.sub(r"[^0-9]+", "-", parts[0].whole or parts[0].id)
 
 
-class _Pieces:
-    """Pieces of a workload by node that are decided and that no running or waiting job has."""
-
-    def __init__(self, item: Mapping[str, Any], kinds: Sequence[Kind]) -> None:
-        self._decided = {each["name"]: list(each["pieces"]) for each in item["servers"]}
-        self._left = {name: list(pieces) for name, pieces in self._decided.items()}
-        self._shared = {each["name"]: each["shared"] for each in item["servers"]}
-        # Licences are on no node.
-        self._counts = [0 if _is_licences(limits) else count for count, limits in kinds]
-        self._cpus = [dict(limits).get("cpu", 0) for _, limits in kinds]
-
-    def take(self, node: str) -> None:
-        """Count a piece on a node, of the larger kind that is left there."""
-        left = self._left.get(node, [])
-        for kind in self._by_size():
-            if kind < len(left) and left[kind] > 0:
-                left[kind] -= 1
-                return
-
-    def has(self, node: str) -> bool:
-        """Return true if a piece on a node is left."""
-        return any(self._left.get(node, ()))
-
-    def choose(self, names: Sequence[str], per_server: int) -> dict[str, list[int]] | None:
-        """Take the pieces of one task on nodes of these names, or none if they do not fit."""
-        taken: dict[str, list[int]] = {}
-        for kind in self._by_size():
-            missing = self._counts[kind]
-            for name in names:
-                left = self._left.get(name, [0] * len(self._counts))[kind]
-                here = taken.get(name, [0] * len(self._counts))
-                room = per_server - sum(here) if per_server else left
-                if (count := min(missing, left, room)) > 0:
-                    here[kind] += count
-                    taken[name] = here
-                    missing -= count
-            if missing:
-                return None
-        for name, pieces in taken.items():
-            self._left[name] = [a - b for a, b in zip(self._left[name], pieces)]
-        return taken
-
-    def cpus(self, pieces: Sequence[int]) -> int:
-        """Return the CPUs of pieces."""
-        return sum(count * cpus for count, cpus in zip(pieces, self._cpus))
-
-    def has_alone(self, node: str, pieces: Sequence[int]) -> bool:
-        """Return true if the decision puts nothing else on the node."""
-        return not self._shared[node] and self._decided[node] == list(pieces)
-
-    def _by_size(self) -> list[int]:
-        return sorted(range(len(self._counts)), key=lambda kind: -self._cpus[kind])
-
-
-def _zones(nodes: Sequence[Node], label: str | None) -> Iterator[list[str]]:
-    """Yield the names of nodes for the pieces of one task, all or those of each value of a label."""
-    if not label:
-        yield [node.name for node in nodes]
-        return
-    values = dict.fromkeys(node.labels[label] for node in nodes if label in node.labels)
-    for value in values:
-        yield [node.name for node in nodes if node.labels.get(label) == value]
-
-
 def _likeness(node: Node) -> tuple[Any, ...]:
     """Return what is equal for nodes that can replace each other, without their switches."""
     labels = {name: value for name, value in node.labels.items() if name != SWITCH}
     return node.owner, frozenset(node.capacity.items()), frozenset(labels.items())
 
 
-def _decided_kinds(item: Mapping[str, Any]) -> list[Kind]:
-    return [(each["count"], tuple(sorted(each["limits"].items()))) for each in item["pieces"]]
-
-
-def _kinds_of(parts: Sequence[Job], item: Mapping[str, Any]) -> list[Kind]:
-    """Return the kinds of jobs that start together in the units of a rendering."""
-    names = item["pieces"][0]["limits"]
-    counts: Counter[tuple[tuple[str, int], ...]] = Counter()
-    for job in parts:
-        counts[tuple(sorted((name, units_of(job.demand, name)) for name in names))] += job.tasks
-    if licences := all_licences(parts):
-        counts[tuple(sorted((name, units_of(licences, name)) for name in names))] += 1
-    return [(count, limits) for limits, count in counts.items()]
-
-
 def _is_on_one_switch(parts: Sequence[Job]) -> bool:
     """Return true if the decision keeps the nodes of jobs on one switch, where no licences are."""
     return parts[0].together == SWITCH and not any(job.licences for job in parts)
-
-
-def _is_licences(limits: Sequence[tuple[str, int]]) -> bool:
-    """Return true for a piece that is licences alone."""
-    return not any(most for name, most in limits if not is_licence(name))
 
 
 def _asks_for_types(job: Job, item: Mapping[str, Any]) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from datetime import datetime
 from hashlib import sha256
+from typing import Any
 
 from allocator_agent.changes import ADD, CHANGE, REMOVE, ObjectChange, Value
 from allocator_agent.configuration import place_text
@@ -330,3 +332,17 @@ def without_reserved(
         else:
             found.append(replace(node, labels=labels, draining=True))
     return found
+
+
+def reservation_of(item: Mapping[str, Any], account: str) -> Reservation:
+    """Return the reservation of a slot of a rendering, for an account."""
+    start, end = (
+        int(datetime.fromisoformat(item[name].replace("Z", "+00:00")).timestamp())
+        for name in ("start", "end")
+    )
+    return Reservation(item["name"], start, end, account, item["partition"] or "", item["cores"])
+
+
+def is_in_foreign_reservation(job: Job) -> bool:
+    """Return true for a job in a reservation of the site, whose cores are not in the decision."""
+    return bool(job.reservation) and not job.reservation.startswith("allocator-")

@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
-from typing import Any
 
 from allocator_agent.configuration import Configuration
 from allocator_agent.errors import SchedulerAway
@@ -43,8 +42,10 @@ from allocator_agent.slurm.reading import Association, Partition, Reservation
 from allocator_agent.slurm.reservations import (
     SlotPlan,
     in_partitions,
+    is_in_foreign_reservation,
     plan_moves,
     plan_reservations,
+    reservation_of,
     without_reserved,
 )
 from allocator_agent.slurm.trees import GroupPlan, plan_groups
@@ -266,7 +267,7 @@ class Slurm:
             plan_moves(slots.slots, observed.jobs, self._partitions, self._prefix, now=seconds),
             plan_ends(
                 rendering,
-                [job for job in observed.jobs if not _is_in_foreign_reservation(job)],
+                [job for job in observed.jobs if not is_in_foreign_reservation(job)],
                 accounts,
                 self.memory,
                 classes=classes,
@@ -316,7 +317,7 @@ class Slurm:
         """Plan the reservations of the slots of accounts, in the partitions of their jobs."""
         required = in_partitions(
             [
-                _reservation(item, holders[item["tenant"]])
+                reservation_of(item, holders[item["tenant"]])
                 for item in rendering.objects
                 if item["kind"] == "reservation" and item["tenant"] in holders
             ],
@@ -441,16 +442,3 @@ def _understood() -> Iterator[None]:
         yield
     except (KeyError, ValueError) as error:
         raise SchedulerAway(f"what Slurm prints cannot be read: {error!r}") from error
-
-
-def _reservation(item: Mapping[str, Any], account: str) -> Reservation:
-    start, end = (
-        int(datetime.fromisoformat(item[name].replace("Z", "+00:00")).timestamp())
-        for name in ("start", "end")
-    )
-    return Reservation(item["name"], start, end, account, item["partition"] or "", item["cores"])
-
-
-def _is_in_foreign_reservation(job: Job) -> bool:
-    """Return true for a job in a reservation of the site, whose cores are not in the decision."""
-    return bool(job.reservation) and not job.reservation.startswith("allocator-")
