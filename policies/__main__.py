@@ -111,11 +111,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _solve(given: argparse.Namespace) -> int:
-    # Loaded here, because an installation that only verifies has no solver.
+    parsed, policy = _asked(given, _read(given.problem), {})
+    # Loaded here: an installation that only verifies has no solver, and to refuse input none is needed.
     from policies.documents.answer import allocation_to_document
     from policies.registry import solve
 
-    parsed, policy = _asked(given, _read(given.problem), {})
     allocation = solve(
         parsed.problem,
         policy["name"],

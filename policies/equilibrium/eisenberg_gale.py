@@ -12,10 +12,11 @@ where ``cost_i`` is the least price of a share ``G`` within the tenant's limits 
 from __future__ import annotations
 
 import time
+from typing import NamedTuple
 
 import numpy as np
 
-from policies.arrays import FloatArray
+from policies.arrays import FloatArray, IntArray
 from policies.compiled import compiled, compiled_in_order
 from policies.errors import SolveFailedError, SolveTimeoutError
 from policies.leximin.interior_point.loops import greatest
@@ -58,11 +59,12 @@ def equilibrium(market: Market, deadline: float | None) -> tuple[FloatArray, Flo
     limited = np.isfinite(market.limit).astype(np.float64)
     room = np.where(limited > 0, market.limit - x, 1.0)
     reduced, at_limit = level / x, limited * level / room
-    state = x, prices, slack, reduced, at_limit, room
+    program = _Program(demand, limited, market.owner, weight, len(market.weight))
+    point = _Point(x, prices, slack, reduced, at_limit, room)
     for _ in range(MOST_LOOKS):
         if deadline is not None and time.monotonic() > deadline:
             raise SolveTimeoutError("solve.timeout", "the time limit passed")
-        left = _advance(demand, limited, market.owner, weight, len(market.weight), *state)
+        left = _advance(program, point)
         # The point may miss its rows by rounding; shares that are returned fit.
         shares = np.minimum(x, market.limit)
         shares /= max(float((demand @ shares).max()), 1.0)
@@ -75,22 +77,49 @@ def equilibrium(market: Market, deadline: float | None) -> tuple[FloatArray, Flo
     raise SolveFailedError("solve.failed", "the equilibrium prices did not converge")
 
 
+class _Program(NamedTuple):
+    """Constants of the program.
+
+    Attributes:
+        demand: (m, n); limited: (n,) 0 or 1; owner: (n,); weight: (n,) of the workload's buyer.
+        buyers: their number.
+    """
+
+    demand: FloatArray
+    limited: FloatArray
+    owner: IntArray
+    weight: FloatArray
+    buyers: int
+
+
+class _Point(NamedTuple):
+    """Current point.
+
+    Attributes:
+        x, reduced: (n,) shares and their reduced costs; prices, slack: (m,).
+        at_limit, room: (n,) prices of the limits, and what is left up to them. Where there is no
+            limit, they are 0 and 1.
+    """
+
+    x: FloatArray
+    prices: FloatArray
+    slack: FloatArray
+    reduced: FloatArray
+    at_limit: FloatArray
+    room: FloatArray
+
+
 # In order: beside arrays that are written, how a sum is vectorised depends on where these lie in memory.
 @compiled_in_order
-def _advance(demand, limited, owner, weight, buyers, x, prices, slack, reduced, at_limit, room):
-    """Take some primal-dual steps towards the optimum.
+def _advance(program, point):
+    """Take some primal-dual steps towards the optimum, which change ``point``.
 
-    The last six arguments are updated in place. Buyers are eliminated one by one: their part of the
-    Hessian is diagonal plus rank one, which leaves a system in the prices' steps. Loops run over
-    workloads and vectorise: where there is no limit, ``limited`` and ``at_limit`` are 0 and
-    ``room`` is 1. Returns the remaining complementarity, or the residual of the prices if that is
-    larger.
-
-    Args:
-        demand: (m, n); limited: (n,) 0 or 1; owner: (n,); weight: (n,) of the workload's buyer.
-        x, reduced, at_limit, room: (n,) shares, their reduced costs, the prices of the limits,
-            and what is left up to the limits; prices, slack: (m,).
+    Buyers are eliminated one by one: their part of the Hessian is diagonal plus rank one, which leaves
+    a system in the prices' steps. Loops run over workloads and vectorise. Returns the remaining
+    complementarity, or the residual of the prices if that is larger.
     """
+    demand, limited, owner, weight, buyers = program
+    x, prices, slack, reduced, at_limit, room = point
     m, n = demand.shape
     pairs = n + m + limited.sum()
     theta, right, own = np.empty(n), np.empty(n), np.empty(n)

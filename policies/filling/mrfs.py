@@ -15,9 +15,10 @@ import numpy as np
 
 from policies.arrays import FloatArray, IntArray
 from policies.errors import ProblemTooLargeError, SolveTimeoutError
-from policies.filling.mrfs_loop import fill_evenly
+from policies.filling.mrfs_loop import Evenness, Requests, fill_evenly
 from policies.filling.ranges import ranges_of_launches
-from policies.filling.servers import MOST_TASKS, check_size
+from policies.filling.rules import FIRST_FIT
+from policies.filling.servers import MOST_TASKS, check_size, servers_of
 from policies.filling.winner_tree import tree_of
 from policies.model.allocation import Allocation, least_level_unsatisfied
 from policies.model.quantities import WholeServers
@@ -77,28 +78,30 @@ def _place(
     demand = np.ascontiguousarray(whole.demand[queues.workloads][:, present])
     allowed = np.ascontiguousarray(rows.allowed[queues.workloads])
     capacity = np.ascontiguousarray(whole.capacity[rows.first_row][:, present])
-    row_start = np.concatenate([[0], np.cumsum(rows.servers)])
-    row_of = np.repeat(np.arange(rows.count), rows.servers)
-    opened, left = row_start[:-1].copy(), capacity[row_of]
-    dominated, aggregate = np.zeros(left.shape), np.zeros(len(left))
+    servers = servers_of(capacity, whole.share_of_unit[present], rows.servers, FIRST_FIT)
+    row_of, left = servers.row_of, servers.left
     several = (capacity > 0).sum(axis=1, keepdims=True) > 1
-    spread = np.where(several, np.ones(capacity.shape), 0.0)[row_of]
-    room = np.ones(len(left))
+    even = Evenness(
+        capacity=capacity,
+        dominated=np.zeros(left.shape),
+        spread=np.where(several, np.ones(capacity.shape), 0.0)[row_of],
+        aggregate=np.zeros(len(left)),
+        room=np.ones(len(left)),
+    )
     level = np.full(len(queues.weight), np.nan)
     chunk = max(SMALLEST_CHUNK, min(CHUNK, SERVERS_BETWEEN_LOOKS // max(len(left), 1)))
     jobs, places = [np.zeros(0, dtype=np.int32)], [np.zeros(0, dtype=np.int32)]
     done = 0
     for stage in (0, 1):
-        tree = tree_of(queues.shares_in_stage(stage))
-        while np.isfinite(tree[1]):
+        requests = Requests(
+            tree_of(queues.shares_in_stage(stage)), queues.stop, queues.current, queues.limit,
+            queues.weight, queues.count, queues.passed, level, demand, allowed,
+        )  # fmt: skip
+        while np.isfinite(requests.tree[1]):
             if deadline is not None and time.monotonic() > deadline:
                 raise SolveTimeoutError("solve.timeout", "the time limit passed while placing")
             job, server = np.empty(chunk, dtype=np.int32), np.empty(chunk, dtype=np.int32)
-            placed = fill_evenly(
-                tree, queues.stop, queues.current, queues.limit, queues.weight, queues.count,
-                queues.passed, level, demand, allowed, row_of, row_start, opened, left, capacity,
-                dominated, spread, aggregate, room, job, server,
-            )  # fmt: skip
+            placed = fill_evenly(requests, servers, even, job, server)
             done += placed
             if done > MOST_TASKS:
                 raise ProblemTooLargeError(

@@ -7,32 +7,68 @@ Source: Hamzeh et al., "MRFS", 2020, Algorithm 1, whose four cases policies §6 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
+from policies.arrays import BoolArray, FloatArray, IntArray
 from policies.compiled import compiled
 from policies.filling.best_fit import NOWHERE
 from policies.filling.winner_tree import next_tenant, set_share
 from policies.model.tolerance import DISCRETE_TOLERANCE
 
 
-@compiled
-def fill_evenly(
-    tree, stop, current, limit, weight, count, passed, level, demand, allowed, row_of, row_start,
-    opened, left, capacity, dominated, spread, aggregate, room, log_job, log_server,
-):  # fmt: skip
-    """Place requests until none fits or the log is full, and return the length of the log.
+class Requests(NamedTuple):
+    """Requests that wait, by tenant.
 
-    Args:
-        tree: tenants' requests placed, over their weight (``winner_tree``); stop ... passed: their
-            ``Queues``; level: (t,) receives a tenant's value of the tree when it leaves.
-        demand ... left: as :func:`policies.filling.servers_loop.fill`.
+    Attributes:
+        tree: requests placed of each tenant, over its weight (``winner_tree``).
+        stop ... passed: as in ``Queues``, of which ``done`` is ``count``.
+        level: (t,) receives a tenant's value of the tree when it leaves.
+        demand: (q, m) whole; allowed: (q, rows).
+    """
+
+    tree: FloatArray
+    stop: IntArray
+    current: IntArray
+    limit: FloatArray
+    weight: FloatArray
+    done: FloatArray
+    passed: FloatArray
+    level: FloatArray
+    demand: FloatArray
+    allowed: BoolArray
+
+
+class Evenness(NamedTuple):
+    """Use of the servers' resources in proportion to each other.
+
+    Attributes:
         capacity: (rows, m) of one empty server of each row, whole.
         dominated: (S, m) hosted requests by the resource that dominates them on that server.
         spread: (S, m) max Ψ − min Ψ once a request dominated by each resource is placed too.
         aggregate: (S,) dominant demand of what is hosted in all, as shares of that server.
         room: (S,) the least share of the server that is left of any resource that it has.
+    """
+
+    capacity: FloatArray
+    dominated: FloatArray
+    spread: FloatArray
+    aggregate: FloatArray
+    room: FloatArray
+
+
+@compiled
+def fill_evenly(requests, servers, even, log_job, log_server):
+    """Place requests until none fits or the log is full, and return the length of the log.
+
+    Args:
+        requests, even: ``Requests`` and ``Evenness``; servers: as in ``filling.state``.
         log_job, log_server: (L,) one entry per request placed.
     """
+    tree, stop, current, limit, weight, count, passed, level, demand, allowed = requests
+    capacity, dominated, spread, aggregate, room = even
+    row_of, opened, left = servers.row_of, servers.opened, servers.left
     leaves = len(tree) // 2
     placed = 0
     while tree[1] < np.inf and placed < len(log_job):
@@ -40,17 +76,7 @@ def fill_evenly(
         job = current[tenant]
         server = NOWHERE
         if count[job] < limit[job]:
-            server = evenest(
-                demand[job],
-                allowed[job],
-                row_start,
-                opened,
-                left,
-                capacity,
-                spread,
-                aggregate,
-                room,
-            )
+            server = evenest(demand[job], allowed[job], servers, even)
         if server == NOWHERE:
             passed[tenant] += count[job]
             current[tenant] += 1
@@ -122,9 +148,7 @@ def dominant_on(demand, capacity):
 
 
 @compiled
-def evenest(
-    demand, allowed, row_start, opened, left, capacity, spread, aggregate, room
-):  # fmt: skip
+def evenest(demand, allowed, servers, even):
     """Return the server for a request, or -1 if none has room.
 
     The criteria, in order, are the least spread of the numbers of requests per dominant resource
@@ -132,6 +156,8 @@ def evenest(
     Each criterion has a pass of its own, which compares the criterion before it checks that the
     request fits.
     """
+    row_start, opened, left = servers.row_start, servers.opened, servers.left
+    capacity, spread, aggregate, room = even.capacity, even.spread, even.aggregate, even.room
     # Most servers fail a criterion, and one comparison is cheaper than that of all resources.
     dominant = np.empty(len(opened), dtype=np.int64)
     narrowest = np.inf

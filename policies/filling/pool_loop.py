@@ -10,10 +10,11 @@ bisected, and only the last picks are made one by one.
 from __future__ import annotations
 
 import time
+from typing import NamedTuple
 
 import numpy as np
 
-from policies.arrays import FloatArray
+from policies.arrays import FloatArray, IntArray
 from policies.compiled import compiled
 from policies.errors import SolveTimeoutError
 from policies.filling.group_turns import next_in_groups, set_level, turns_in_stage
@@ -30,6 +31,36 @@ LEVELS_TRIED = 200
 STEP_DOWN = 1e-7
 PICKS_BETWEEN_JUMPS = 4
 PICKS_BETWEEN_CLOCKS = 100_000
+
+
+class Pool(NamedTuple):
+    """One pool and the workloads that wait for it.
+
+    Attributes:
+        tree: shares of tenants (``winner_tree``); empty where groups decide the order.
+        stop ... passed: as in ``Queues``, of which ``done`` is ``count``.
+        demand: (q, m) of one task.
+        left: (m,) of the pool; level: (t,) weighted share at which each tenant left.
+    """
+
+    tree: FloatArray
+    stop: IntArray
+    current: IntArray
+    share: FloatArray
+    limit: FloatArray
+    weight: FloatArray
+    done: FloatArray
+    passed: FloatArray
+    demand: FloatArray
+    left: FloatArray
+    level: FloatArray
+
+
+def _pool_of(queues: Queues, tree: FloatArray, demand: FloatArray, left: FloatArray) -> Pool:
+    return Pool(
+        tree, queues.stop, queues.current, queues.share, queues.limit, queues.weight, queues.count,
+        queues.passed, demand, left, np.full(len(queues.weight), np.nan),
+    )  # fmt: skip
 
 
 def fill_pool(
@@ -49,37 +80,32 @@ def fill_pool(
     Raises:
         SolveTimeoutError: the deadline passed.
     """
-    level = np.full(len(queues.weight), np.nan)
+    pool = _pool_of(queues, np.zeros(0), demand, left)
     # The second stage is handed what the first leaves: its tenants never delay one of the first.
     for stage in (0, 1):
-        tree = tree_of(queues.shares_in_stage(stage))
+        pool = pool._replace(tree=tree_of(queues.shares_in_stage(stage)))
         # A jump looks at every tenant some sixty times, so that picks in between must be worth as
         # much.
-        patience = PICKS_BETWEEN_JUMPS * (len(level) + 16)
-        while np.isfinite(tree[1]):
+        patience = PICKS_BETWEEN_JUMPS * (len(pool.level) + 16)
+        while np.isfinite(pool.tree[1]):
             if deadline is not None and time.monotonic() > deadline:
                 raise SolveTimeoutError("solve.timeout", "the time limit passed while filling")
-            jumped = _jump(
-                tree, queues.stop, queues.current, queues.share, queues.limit, queues.weight,
-                queues.count, queues.passed, demand, left,
-            )  # fmt: skip
-            _pick(
-                tree, queues.stop, queues.current, queues.share, queues.limit, queues.weight,
-                queues.count, queues.passed, demand, left, level, patience,
-            )  # fmt: skip
+            jumped = _jump(pool)
+            _pick(pool, patience)
             # A jump that saves fewer tasks than a batch of picks is not worth its price: the next
             # comes later.
             if jumped < patience:
                 patience *= 2
-    return level
+    return pool.level
 
 
 @compiled
-def _pick(tree, stop, current, share, limit, weight, count, passed, demand, left, level, most):
+def _pick(pool, most):
     """Take at most ``most`` steps of Algorithm 1.
 
     A step launches a task or stops a workload.
     """
+    tree, stop, current, share, limit, weight, count, passed, demand, left, level = pool
     size = len(tree) // 2
     for _ in range(most):
         if tree[1] == np.inf:
@@ -118,25 +144,21 @@ def fill_pool_summed(
         weighted: (q, m) share of each resource that one task adds, for the weight there.
         queues, demand, left, deadline: as for :func:`fill_pool`, which raises and returns the same.
     """
-    level = np.full(len(queues.weight), np.nan)
+    pool = _pool_of(queues, np.zeros(0), demand, left)
     used = np.zeros((len(queues.weight), weighted.shape[1]))
     for stage in (0, 1):
-        tree = tree_of(queues.shares_in_stage(stage))
-        while np.isfinite(tree[1]):
+        pool = pool._replace(tree=tree_of(queues.shares_in_stage(stage)))
+        while np.isfinite(pool.tree[1]):
             if deadline is not None and time.monotonic() > deadline:
                 raise SolveTimeoutError("solve.timeout", "the time limit passed while filling")
-            _pick_summed(
-                tree, queues.stop, queues.current, weighted, queues.limit, queues.weight,
-                queues.count, used, demand, left, level, PICKS_BETWEEN_CLOCKS,
-            )  # fmt: skip
-    return level
+            _pick_summed(pool, weighted, used, PICKS_BETWEEN_CLOCKS)
+    return pool.level
 
 
 @compiled
-def _pick_summed(
-    tree, stop, current, weighted, limit, weight, count, used, demand, left, level, most
-):
-    """At most ``most`` steps of Algorithm 1 with shares of what a tenant uses altogether."""
+def _pick_summed(pool, weighted, used, most):
+    """Take at most ``most`` steps of Algorithm 1 with shares of what a tenant uses altogether."""
+    tree, stop, current, _, limit, weight, count, _, demand, left, level = pool
     size = len(tree) // 2
     for _ in range(most):
         if tree[1] == np.inf:
@@ -175,7 +197,7 @@ def fill_pool_in_groups(
     Like :func:`fill_pool`, but every task is picked by itself, since a launch changes the levels of
     all groups above its tenant.
     """
-    level = np.full(len(queues.weight), np.nan)
+    pool = _pool_of(queues, np.zeros(0), demand, left)
     gain = np.ascontiguousarray(problem.demand_share[queues.workloads])
     for stage in (0, 1):
         waits = queues.shares_in_stage(stage)
@@ -184,20 +206,14 @@ def fill_pool_in_groups(
         while waiting:
             if deadline is not None and time.monotonic() > deadline:
                 raise SolveTimeoutError("solve.timeout", "the time limit passed while filling")
-            waiting = _pick_in_groups(
-                turns, gain, waiting, queues.stop, queues.current, queues.share, queues.limit,
-                queues.weight, queues.count, queues.passed, demand, left, level,
-                PICKS_BETWEEN_CLOCKS,
-            )  # fmt: skip
-    return level
+            waiting = _pick_in_groups(pool, turns, gain, waiting, PICKS_BETWEEN_CLOCKS)
+    return pool.level
 
 
 @compiled
-def _pick_in_groups(
-    turns, gain, waiting, stop, current, share, limit, weight, count, passed, demand, left, level,
-    most,
-):  # fmt: skip
+def _pick_in_groups(pool, turns, gain, waiting, most):
     """Make at most ``most`` launches or stops and return the number of tenants that wait."""
+    _, stop, current, share, limit, weight, count, passed, demand, left, level = pool
     nothing = np.zeros(gain.shape[1])
     for _ in range(most):
         if waiting == 0:
@@ -236,8 +252,9 @@ def _launched(goal, passed, share, limit):
 
 
 @compiled
-def _fits(level, tree, stop, current, share, limit, weight, count, passed, demand, left, used):
+def _fits(pool, level, used):
     """Return whether everything fits that is launched before every share has reached ``level``."""
+    tree, stop, current, share, limit, weight, count, passed, demand, left, _ = pool
     size = len(tree) // 2
     used[:] = 0.0
     for tenant in range(len(stop)):
@@ -262,8 +279,9 @@ def _fits(level, tree, stop, current, share, limit, weight, count, passed, deman
 
 
 @compiled
-def _is_clear(level, tree, stop, current, share, limit, weight, passed):
+def _is_clear(pool, level):
     """Return whether no tenant's share, before or after any launch, comes close to ``level``."""
+    tree, stop, current, share, limit, weight, _, passed, _, _, _ = pool
     size = len(tree) // 2
     for tenant in range(len(stop)):
         if tree[size + tenant] == np.inf:
@@ -284,16 +302,16 @@ def _is_clear(level, tree, stop, current, share, limit, weight, passed):
 
 
 @compiled
-def _jump(tree, stop, current, share, limit, weight, count, passed, demand, left):
+def _jump(pool):
     """Launch at once all that is launched below the highest level at which it fits.
 
     Returns how many tasks those are; 0 when the next picks have to be made one by one.
     """
-    used = np.zeros(len(left))
+    tree, used = pool.tree, np.zeros(len(pool.left))
     # No bound of the level is known at first, since tasks may be tiny beside the pool: double.
     low = tree[1]
     high = max(2.0 * low, 1e-12)
-    while _fits(high, tree, stop, current, share, limit, weight, count, passed, demand, left, used):
+    while _fits(pool, high, used):
         low = high
         high *= 2.0
         if high > 1e30:
@@ -303,9 +321,7 @@ def _jump(tree, stop, current, share, limit, weight, count, passed, demand, left
         middle = 0.5 * (low + high)
         if high - low <= STEP_DOWN * high:
             break
-        if _fits(
-            middle, tree, stop, current, share, limit, weight, count, passed, demand, left, used
-        ):
+        if _fits(pool, middle, used):
             low = middle
         else:
             high = middle
@@ -315,19 +331,18 @@ def _jump(tree, stop, current, share, limit, weight, count, passed, demand, left
         # Nothing would be launched below this level.
         if level <= tree[1] * (1.0 + CLEARANCE):
             return 0.0
-        if _is_clear(level, tree, stop, current, share, limit, weight, passed):
+        if _is_clear(pool, level):
             clear = True
             break
     if not clear:
         return 0.0
-    return _launch_up_to(
-        level, tree, stop, current, share, limit, weight, count, passed, demand, left
-    )
+    return _launch_up_to(pool, level)
 
 
 @compiled
-def _launch_up_to(level, tree, stop, current, share, limit, weight, count, passed, demand, left):
+def _launch_up_to(pool, level):
     """Raise every tenant to the first share at or above ``level`` and return the tasks launched."""
+    tree, stop, current, share, limit, weight, count, passed, demand, left, _ = pool
     size = len(tree) // 2
     launched = 0.0
     for tenant in range(len(stop)):

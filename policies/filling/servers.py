@@ -27,7 +27,14 @@ from policies.filling.rules import (
     TWO_CHOICES,
 )
 from policies.filling.servers_loop import fill
-from policies.filling.state import Gangs, LimitsLeft, Servers, Tasks, Waiting, list_servers
+from policies.filling.state import (
+    Gangs,
+    LimitsLeft,
+    Servers,
+    Tasks,
+    Waiting,
+    list_servers,
+)
 from policies.filling.winner_tree import tree_of
 from policies.model.allocation import Allocation, least_level_unsatisfied
 from policies.model.policy import Choice, ShareDefinition
@@ -87,21 +94,21 @@ def solve_indivisible(request: Request) -> Allocation:
         problem, kinds, len(queues.workloads), demand * share_of_unit, rows.first_row, rows.servers
     )
     gangs.at_least[queues.kept > 0] = 1  # enough tasks run already
+    rule = placement_rule(request.option("placement"), len(share_of_unit))
+    allowed = np.ascontiguousarray(allowed_pieces(problem, rows)[kinds])
+    capacity = np.ascontiguousarray(whole.capacity[rows.first_row][:, present])
     level, kind, server = _place(
         problem,
         queues,
-        demand,
-        np.ascontiguousarray(whole.capacity[rows.first_row][:, present]),
-        share_of_unit,
-        np.ascontiguousarray(allowed_pieces(problem, rows)[kinds]),
-        gangs,
-        limits_left(problem, whole, whole.limits, kinds, rows.first_row),
-        gains(problem, request.choice, share, queues.workloads),
-        rows.servers,
-        request.option("placement"),
-        int(request.option("seed")),
-        deadline,
-        pieces_kept(
+        rule,
+        tasks=tasks_of(demand, share_of_unit, allowed),
+        gangs=gangs,
+        limits=limits_left(problem, whole, whole.limits, kinds, rows.first_row),
+        servers=servers_of(capacity, share_of_unit, rows.servers, rule),
+        gain=gains(problem, request.choice, share, queues.workloads),
+        seed=int(request.option("seed")),
+        deadline=deadline,
+        before=pieces_kept(
             kinds,
             kept
             if request.kept is None
@@ -137,15 +144,13 @@ def check_size(servers: int) -> None:
 def _place(
     problem: Problem,
     queues: Queues,
-    demand: FloatArray,
-    capacity: FloatArray,
-    share_of_unit: FloatArray,
-    allowed: BoolArray,
+    rule: int,
+    *,
+    tasks: Tasks,
     gangs: Gangs,
     limits: LimitsLeft,
+    servers: Servers,
     gain: FloatArray,
-    servers: IntArray,
-    placement: str,
     seed: int,
     deadline: float | None,
     before: tuple[IntArray, IntArray],
@@ -155,25 +160,21 @@ def _place(
     Args:
         before: (kind, server) of the tasks that are kept.
     """
-    m = len(share_of_unit)
-    rule = placement_rule(placement, m)
-    tasks = tasks_of(demand, share_of_unit, allowed)
-    state = servers_of(capacity, share_of_unit, servers, rule)
     draws = np.array([seed], dtype=np.uint64)
-    level = np.full(len(queues.weight), np.nan)
+    level, least = np.full(len(queues.weight), np.nan), np.zeros(tasks.demand.shape[1])
     jobs, places = [before[0].astype(np.int32)], [before[1].astype(np.int32)]
     # Before any launch, as tasks that are kept do not move.
-    take_kept(before, tasks, limits, state)
+    take_kept(before, tasks, limits, servers)
     done = len(before[0])
     for stage in (0, 1):
         waiting = Waiting(
             tree_of(queues.shares_in_stage(stage)), queues.stop, queues.current, queues.share,
-            queues.limit, queues.weight, queues.count, queues.passed, level, np.zeros(m),
+            queues.limit, queues.weight, queues.count, queues.passed, level, least,
             turns_in_stage(problem, queues, stage, gain), gain,
         )  # fmt: skip
         # Anew in each stage: servers too full for the first stage may suit the second one's tasks.
         if rule in (BEST_BY_SLOPE, BEST_BY_SCAN):
-            list_servers(rule, waiting, tasks, gangs, state)
+            list_servers(rule, waiting, tasks, gangs, servers)
         while np.isfinite(waiting.tree[1]):
             # Compiled code cannot look at the clock, so that it returns now and then.
             if deadline is not None and time.monotonic() > deadline:
@@ -181,7 +182,7 @@ def _place(
             size = max(MOST_LAUNCHED, int(gangs.most[0]))
             job, server = np.empty(size, dtype=np.int32), np.empty(size, dtype=np.int32)
             launched = fill(
-                rule, waiting, tasks, gangs, limits, state, draws, job, server, MOST_LOOKED_AT
+                rule, waiting, tasks, gangs, limits, servers, draws, job, server, MOST_LOOKED_AT
             )
             done += launched
             if done > MOST_TASKS:

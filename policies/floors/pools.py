@@ -67,17 +67,23 @@ class _OnServers:
         self._known: dict[int, _Nested] = {}
         self._rows = {id(each.rows): each.rows for each in problem.limited}
         self._rows |= {id(each.rows): each.rows for each in problem.guaranteed}
+        self._table = np.array([*self._rows.values()])
 
     def __call__(self, rows: BoolArray) -> _Nested:
         """Return those that may apply in the pool of a guarantee on these servers."""
         if id(rows) not in self._known:
-            problem, others = self._problem, self._rows
-            around = {key for key, other in others.items() if not (rows & ~other).any()}
-            inside = {key for key, other in others.items() if not (other & ~rows).any()}
+            problem, table = self._problem, self._table
+            around = self._without_any(rows & ~table)
+            inside = self._without_any(table & ~rows)
             limits = [each for each in problem.limited if id(each.rows) in around]
             guarantees = [each for each in problem.guaranteed if id(each.rows) in inside]
             self._known[id(rows)] = _Nested(problem, limits, guarantees)
         return self._known[id(rows)]
+
+    def _without_any(self, different: BoolArray) -> set[int]:
+        """Return the keys of the selections of servers (s, k) without any difference."""
+        differs: BoolArray = np.logical_or.reduce(different, axis=1)
+        return {key for key, each in zip(self._rows, differs.tolist(), strict=True) if not each}
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,14 +158,15 @@ def _pool_of_guarantee(
     if problem.gangs:
         workloads = workloads[[gangs.can_run(j, item.rows) for j in workloads.tolist()]]
     named, where = item.limited, dict(item.limit.where)
-    inside = _Inside(problem, item, workloads)
     if len(workloads) == 1:
         only = int(workloads[0])
-        bounds = [
-            amount for limit in nested.limits_of(only) for _, _, amount in inside.amounts(limit)
-        ]
+        bounds: list[FloatArray] = []
+        if limits := nested.limits_of(only):
+            around = _Inside(problem, item, workloads)
+            bounds = [amount for limit in limits for _, _, amount in around.amounts(limit)]
         floor = _floor_alone(problem, item, only, bounds, whole=whole)
         return FloorPool(None, workloads, item.rows, where, np.array([floor]))
+    inside = _Inside(problem, item, workloads)
     most = np.nextafter(LARGEST_QUANTITY, 0.0)
     pool = Problem.create(
         resources=[name for name, counts in zip(problem.resources, named, strict=True) if counts],

@@ -89,7 +89,7 @@ def solve_with_floors(
     met = raised.tasks[problem.n :]
     following = kept_problem(
         problem, parts, met, classes, state.uncounted, whole=choice.whole_tasks
-    )
+    ).with_counts_of(raised.problem)
     rest = solve(following, choice, _placed(raised, problem.n) if places else None)
     floor = grouped_sum(parts.tasks, parts.workload, problem.n)
     reached = grouped_sum(met, parts.workload, problem.n)

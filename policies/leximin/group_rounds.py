@@ -19,16 +19,26 @@ from policies.arrays import BoolArray, FloatArray, IntArray
 from policies.leximin.highs import KEPT_WITHIN
 from policies.leximin.interior_point.method import NoConvergenceError
 from policies.leximin.level_program import LevelSolution
+from policies.leximin.refinement import filled_up
 from policies.leximin.rounds import ARRIVED, Attempt, Maximise, Rounds
 from policies.model.allocation import PaidShares
 from policies.model.certificate import Round
-from policies.model.tolerance import DUST, OPEN_GAP, SOLVER_TOLERANCE
+from policies.model.tolerance import (
+    BUDGET_ROUNDING,
+    DUST,
+    MOST_TAKEN,
+    OPEN_GAP,
+    SOLVER_TOLERANCE,
+)
+from policies.proofs.cost_curve import CostCurve
 from policies.proofs.group_bounds import (
     lifts,
     paid_on_path,
     path_bound,
+    path_end,
     path_scale,
     prove_on_path,
+    without_noise,
 )
 from policies.proofs.group_path import GroupPath
 from policies.proofs.level_bounds import normalised_prices
@@ -75,8 +85,10 @@ class GroupRounds(Rounds):
         self._needs_program = False
         weights = self.groups.trees[0].weight[:-1]
         # Where rounding may decide, each round has programs of its own.
-        near = float(weights.max()) <= FAR_APART * float(weights.min())
-        self._may_share_program = near and problem.couples and not problem.progressive_filling
+        self._weights_near = float(weights.max()) <= FAR_APART * float(weights.min())
+        self._may_share_program = (
+            self._weights_near and problem.couples and not problem.progressive_filling
+        )
 
     def _rise(self, stage: int) -> None:
         mine = self.problem.stage == stage
@@ -88,6 +100,9 @@ class GroupRounds(Rounds):
                 return
 
     def _refined(self, x: FloatArray) -> tuple[FloatArray, FloatArray, tuple[Round, ...]]:
+        if self.problem.has_amounts:
+            # What limits that bind leave unused by rounding is much of the share of a small tenant.
+            x = filled_up(self.problem, x, self.share)
         return x, self.share, tuple(self.rounds)
 
     def _round(self, stage: int, rising: BoolArray) -> BoolArray:
@@ -172,9 +187,17 @@ class GroupRounds(Rounds):
     def _scale(self, rising: BoolArray, level: float) -> float:  # noqa: ARG002 - as of flat pools
         return path_scale(level)
 
+    def _end(self, prices: FloatArray, rising: BoolArray) -> float:  # noqa: ARG002 - as of flat pools
+        return path_end(self.problem, self.path, prices, self.path.first)
+
     def _attempt(self, rising: BoolArray, maximise: Maximise) -> Attempt:  # noqa: ARG002 - as of flat pools
         level, solution = self._furthest(maximise)
+        level = self._at_end(path_end(self.problem, self.path, solution.prices, level), level)
         attempt = self._proven_attempt(level, solution.prices)
+        if self.problem.has_amounts:
+            attempt = self._without_noise(attempt)
+            if not (attempt.satisfied | attempt.proof.stuck).any():
+                attempt = self._at_last_paid(attempt)
         return replace(attempt, x=self._held_back(solution.x, self.path.shares(attempt.level)))
 
     def _proven_attempt(self, level: float, prices: FloatArray) -> Attempt:
@@ -187,9 +210,53 @@ class GroupRounds(Rounds):
             # Only rounding error is left of the pool.
             level = path.first if proof.bound <= nothing else proof.bound
             proof = prove_on_path(problem, path, prices, level, self.groups.part)
-        reached = path.shares(level)
-        satisfied = path.rising & (problem.cap <= reached * (1 + SOLVER_TOLERANCE))
-        return Attempt(level, None, prices, proof, satisfied)
+        return Attempt(level, None, prices, proof, self._satisfied(level))
+
+    def _satisfied(self, level: float) -> BoolArray:
+        """Return the rising tenants (t,) that have all their tasks at a position."""
+        reached, path = self.path.shares(level), self.path
+        satisfied: BoolArray = path.rising & (self.problem.cap <= reached * (1 + SOLVER_TOLERANCE))
+        return satisfied
+
+    def _at_last_paid(self, attempt: Attempt) -> Attempt:
+        """Return an attempt at the last position for which its worth pays, if tenants are stuck there.
+
+        Prices of a limit may begin to count after a small part of a long straight way, which a search
+        along it does not meet. Before it, no tenant is stuck.
+        """
+        problem, path = self.problem, self.path
+        curve = CostCurve.of(
+            problem.owner, problem.limit, problem.unit_costs(attempt.prices), problem.t
+        )
+        worth = problem.worth(attempt.prices)
+
+        def is_paid(position: float) -> bool:
+            share = np.where(path.rising, path.shares(position), path.start)
+            return float(curve.cost_of(share).sum()) <= worth
+
+        low, high = attempt.level, attempt.proof.bound
+        if not np.isfinite(high) or not is_paid(low):
+            return attempt
+        high += SOLVER_TOLERANCE * path_scale(high)
+        while low < (middle := low + (high - low) / 2) < high:
+            low, high = (middle, high) if is_paid(middle) else (low, middle)
+        proof = prove_on_path(problem, path, attempt.prices, low, self.groups.part)
+        last = Attempt(low, None, attempt.prices, proof, self._satisfied(low))
+        return last if (last.satisfied | proof.stuck).any() else attempt
+
+    def _without_noise(self, attempt: Attempt) -> Attempt:
+        """Return what prices without rounding errors prove, if it is no less.
+
+        At prices of classes that differ in the last digits, tenants on the dearer class would seem to
+        pay too little, by more than a lift of a small tenant costs.
+        """
+        prices = without_noise(self.problem, attempt.prices)
+        proof = prove_on_path(self.problem, self.path, prices, attempt.level, self.groups.part)
+        gap = proof.bound - attempt.level
+        no_less = proof.stuck[attempt.proof.stuck].all()
+        if no_less and 0 <= gap <= SOLVER_TOLERANCE * path_scale(attempt.level):
+            return replace(attempt, prices=prices, proof=proof)
+        return attempt
 
     def _held_back(self, x: FloatArray, reached: FloatArray) -> FloatArray:
         """Take from tenants what a program gave them beyond the shares that are reached."""
@@ -258,10 +325,12 @@ class GroupRounds(Rounds):
                 return min(reached, upper), solution
             if upper <= lower + close:
                 return lower, solution
-            if progress <= close and not halves and step >= NEWTON_STEPS:
+            if progress <= close and step >= NEWTON_STEPS:
+                # What is between them may be rounding alone, as proofs of an open round decide.
                 if upper <= lower + OPEN_GAP * path_scale(upper):
-                    # What is between them may be rounding alone, as proofs of an open round decide.
                     return lower, solution
+                if is_straight and upper <= reached + OPEN_GAP * path_scale(upper):
+                    return reached, solution
                 raise NoConvergenceError("prices do not bound the end of a round")
         raise NoConvergenceError(f"no end of a round after {MOST_PROGRAMS} programs")
 
@@ -274,7 +343,8 @@ class GroupRounds(Rounds):
             problem, path = self.problem, self.path
             upper, prices = self._bound_at_pool_prices()
             close = ARRIVED * path_scale(upper)
-            if upper <= path.first + close and not problem.progressive_filling:
+            worthless = prices.any() and problem.worth(prices) == 0
+            if upper <= path.first + close and not (problem.progressive_filling or worthless):
                 # At the prices of what is full, shares may rise at no price.
                 upper = path_bound(problem, path, prices, reached=np.inf)
                 if upper <= path.first + close:
@@ -295,11 +365,57 @@ class GroupRounds(Rounds):
             budgets = (*budgets, *left)
         # All rows at once, because each step of the search works out shares.
         paid = PaidShares(*map(np.concatenate, zip(*parts, strict=True)))
-        level, worst = path.first_exceeded(paid, firsts, np.array(budgets))
-        if worst < 0 or level >= path.last:
-            return path.last, np.zeros_like(problem.rooms)
-        if worst < len(tables):
-            return level, tables[worst]
-        # With what rounding may hide, as in all bounds by prices.
-        prices = self._price_of_amount(worst - len(tables))
-        return path_bound(problem, path, prices, path.last, near=level), prices
+        budget, allowed = np.array(budgets), np.zeros(len(budgets), dtype=np.bool_)
+        while True:
+            level, worst = path.first_exceeded(paid, firsts, budget)
+            if worst < 0 or level >= path.last:
+                return path.last, np.zeros_like(problem.rooms)
+            if worst < len(tables):
+                return level, tables[worst]
+            number = worst - len(tables)
+            prices = self._price_of_amount(number)
+            bound = path_bound(problem, path, prices, path.last, near=level)
+            if allowed[worst] or self._is_used_up(number, level, bound):
+                # The allowance is more than rounding may take from an answer.
+                small = bounds.amount[number] < BUDGET_ROUNDING / MOST_TAKEN
+                return level if small else self._not_beyond(level, bound), prices
+            # Shares that do not rise yet exceed an amount of 0 by their rounding.
+            budget[worst] += bounds.rounding(number)
+            allowed[worst] = True
+
+    def _is_used_up(self, number: int, level: float, bound: float) -> bool:
+        """Return whether the use of an amount rises between its end and its bound, and not just before.
+
+        Args:
+            number: of the amount that bounds shares alone; level: its end; bound: with the allowance for
+                rounding.
+        """
+        if bound - level <= SOLVER_TOLERANCE * path_scale(bound):
+            return True
+        bounds, path = self.problem.share_limits, self.path
+        before, between = (
+            bounds.sums(path.shares(each))[number] for each in (path.first, (level + bound) / 2)
+        )
+        left = max(float(bounds.amount[number]) - before, 0.0)
+        allowance = bounds.rounding(number) * (bounds.amount[number] or 1.0)
+        return bool(between - before >= left + allowance / 4)
+
+    def _at_end(self, end: float, level: float) -> float:
+        """Return the end of a round by the prices of a program, if only rounding is before or beyond it.
+
+        A program of small amounts may end before the tasks that have no price, so that no tenant of it
+        would be stuck.
+        """
+        before = 0 <= end - level <= SOLVER_TOLERANCE * path_scale(level)
+        if self.problem.has_amounts and self._weights_near and before:
+            return end
+        return self._not_beyond(end, level)
+
+    def _not_beyond(self, end: float, level: float) -> float:
+        """Return the end of a round by the same prices as a level, if only rounding is between them.
+
+        Bounds allow for rounding. Where shares rise at no price, that may be far beyond the end. With
+        weights far apart it decides which tenants rise there.
+        """
+        near = 0 <= level - end <= SOLVER_TOLERANCE * path_scale(level)
+        return end if self._weights_near and near and end > self.path.first else level

@@ -20,6 +20,7 @@ from policies.leximin.highs_status import status_of
 from policies.leximin.interior_point.method import NoConvergenceError
 from policies.leximin.level_program import LevelSolution, is_complete
 from policies.model.solver_status import SolverStatus
+from policies.model.tolerance import POSITION_ROUNDING
 from policies.proofs.normal_form import LeximinProblem
 
 # Shares kept from earlier rounds are feasible but for rounding: this much is let go.
@@ -31,6 +32,10 @@ MOST_TIGHTENED = 3
 # Of fewer, changes keep what HiGHS knows of the basis, which it needs where numbers are far apart.
 MOST_CHANGED = 2_000
 DUAL_SIMPLEX, PRIMAL_SIMPLEX = 1, 4
+# Beyond so many steps from the basis of the program before, a new one near the optimum is faster.
+MOST_STEPS = 100
+# Edge weights of the dual simplex that cost nothing to begin with, unlike those of steepest edges.
+DEVEX = 1
 _STATUSES = (
     highspy.HighsBasisStatus.kLower,
     highspy.HighsBasisStatus.kBasic,
@@ -52,7 +57,7 @@ class SimplexLevels:
         """Build the model. HiGHS drops what is below ``smallest_coefficient``, by default 1e-9.
 
         Args:
-            begins_near: begin the first program at a basis near its optimum.
+            begins_near: begin programs far from those before at a basis near their optimum.
         """
         self._problem = problem
         self._smallest = smallest_coefficient
@@ -89,7 +94,13 @@ class SimplexLevels:
         complete = is_complete(self._problem, rise, keep)
         status = SolverStatus.ITERATING
         before = self._model.getBasis()
-        for let_go in (0.0, 1e-12, KEPT_WITHIN):
+        let_go_of = [np.full(t, part) for part in (0.0, 1e-12, KEPT_WITHIN)]
+        if self._problem.groups is not None:
+            # Shares on a path are rounded like the position, which is the sum of all.
+            rounding = POSITION_ROUNDING * (keep.sum() + rise.sum())
+            parts = np.divide(rounding, keep, out=np.zeros(t), where=keep > 0)
+            let_go_of.append(np.clip(parts, KEPT_WITHIN, 1.0))
+        for let_go in let_go_of:
             if status is SolverStatus.INFEASIBLE and before.valid:
                 # The basis at which HiGHS gave up is far from the optimum of a program with room.
                 self._model.setBasis(before)
@@ -98,22 +109,37 @@ class SimplexLevels:
                 self._model.changeColBounds(len(self._pairs), 0.0, most * scale)
             elif was_bounded:
                 self._model.changeColBounds(len(self._pairs), 0.0, highspy.kHighsInf)
-            if self._begins_near:
-                self._begins_near = False
-                basis = first_basis(self._problem, rise, keep, self._deadline, most=self._most)
-                status = self._run_near(basis, fixed)
-            if status is not SolverStatus.OPTIMAL:
-                status = self._run()
-            if status not in (SolverStatus.OPTIMAL, SolverStatus.INFEASIBLE):
-                # A basis of an earlier program may lead HiGHS where its numbers are no use any more.
-                self._model.clearSolver()
-                status = self._run()
+            status = self._solve(rise, keep, fixed)
             if status is SolverStatus.OPTIMAL:
                 break
         if status is not SolverStatus.OPTIMAL:
             raise NoConvergenceError(f"HiGHS ended with {self._model.getModelStatus()}")
         self._take_back_excess(scale)
         return self._solution(scale)
+
+    def _solve(self, rise: FloatArray, keep: FloatArray, fixed: BoolArray) -> SolverStatus:
+        """Run the program from the best basis there is.
+
+        Args:
+            rise, keep: (t,) as in ``raise_level``; fixed: as in ``_run_near``.
+        """
+        status = SolverStatus.ITERATING
+        if self._begins_near:
+            # From the basis of shares that differ much it may be thousands of steps.
+            if self._model.getBasis().valid:
+                status = self._run(MOST_STEPS)
+            if status is SolverStatus.ITERATING:
+                basis = first_basis(self._problem, rise, keep, self._deadline, most=self._most)
+                status = self._run_near(basis, fixed)
+                if status is not SolverStatus.OPTIMAL:
+                    status = self._run()
+        else:
+            status = self._run()
+        if status not in (SolverStatus.OPTIMAL, SolverStatus.INFEASIBLE):
+            # A basis of an earlier program may lead HiGHS where its numbers are no use any more.
+            self._model.clearSolver()
+            status = self._run()
+        return status
 
     def _take_back_excess(self, scale: float) -> None:
         """Let go of a vertex that exceeds rows, within the tolerance of HiGHS, for one that does not.
@@ -154,9 +180,13 @@ class SimplexLevels:
         return rows, np.r_[np.ones(capacities), (amounts > 0) * 1.0]
 
     def _set_rows(
-        self, rise: FloatArray, keep: FloatArray, complete: BoolArray, let_go: float
+        self, rise: FloatArray, keep: FloatArray, complete: BoolArray, let_go: FloatArray
     ) -> BoolArray:
-        """Set rises and bounds of the rows of shares, and return which have one value only."""
+        """Set rises and bounds of the rows of shares, and return which have one value only.
+
+        Args:
+            let_go: (t,) part of each kept share that may be let go.
+        """
         problem, infinity = self._problem, highspy.kHighsInf
         limited, owner = self._limited, problem.owner[self._limited]
         own_rows = np.zeros(problem.t, dtype=np.bool_)
@@ -171,7 +201,7 @@ class SimplexLevels:
         lower = np.concatenate(
             [
                 np.where(own_rows, -infinity, keep * (1 - let_go)),
-                np.where(mine, kept * (1 - let_go), -infinity),
+                np.where(mine, kept * (1 - let_go[owner]), -infinity),
             ]
         )
         upper = np.concatenate(
@@ -238,6 +268,7 @@ class SimplexLevels:
             ]
         ]
         self._limit_time()
+        self._model.setOptionValue("simplex_iteration_limit", highspy.kHighsIInf)
         if self._model.setBasis(stated) == highspy.HighsStatus.kError:
             return SolverStatus.ITERATING
         self._model.run()
@@ -257,9 +288,11 @@ class SimplexLevels:
             # HiGHS counts its limit from the first run of the model.
             self._model.setOptionValue("time_limit", self._model.getRunTime() + left)
 
-    def _run(self) -> SolverStatus:
+    def _run(self, most_steps: int = highspy.kHighsIInf) -> SolverStatus:
+        """Run the program from its present basis, for at most so many steps."""
         model = self._model
         self._limit_time()
+        model.setOptionValue("simplex_iteration_limit", most_steps)
         status = SolverStatus.ITERATING
         if self._problem.couples and model.getBasis().valid:
             # A basis of an earlier level is nearer to feasible than to optimal where many limits bind.
@@ -267,6 +300,8 @@ class SimplexLevels:
             model.run()
             model.setOptionValue("simplex_strategy", DUAL_SIMPLEX)
             status = status_of(model)
+            if most_steps < highspy.kHighsIInf and status is SolverStatus.ITERATING:
+                return status
         # Only its optimum is taken from the primal simplex, which sometimes ends without one.
         if status not in (SolverStatus.OPTIMAL, SolverStatus.TIME_LIMIT):
             model.run()
@@ -364,6 +399,8 @@ class SimplexLevels:
         # Below what is certified, so that the bounds from its prices can close.
         model.setOptionValue("primal_feasibility_tolerance", FEASIBLE)
         model.setOptionValue("dual_feasibility_tolerance", 1e-10)
+        if self._begins_near:
+            model.setOptionValue("simplex_dual_edge_weight_strategy", DEVEX)
         if self._smallest is not None:
             model.setOptionValue("small_matrix_value", self._smallest)
         if model.passModel(lp) == highspy.HighsStatus.kError:  # numbers that it reads as infinite

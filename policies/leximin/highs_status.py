@@ -10,6 +10,7 @@ _STATUSES = {
     highspy.HighsModelStatus.kOptimal: SolverStatus.OPTIMAL,
     highspy.HighsModelStatus.kInfeasible: SolverStatus.INFEASIBLE,
     highspy.HighsModelStatus.kTimeLimit: SolverStatus.TIME_LIMIT,
+    highspy.HighsModelStatus.kIterationLimit: SolverStatus.ITERATING,
 }
 
 

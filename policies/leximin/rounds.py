@@ -35,6 +35,7 @@ from policies.proofs.level_bounds import (
     normalised_prices,
     prove_round,
     prove_rounds,
+    worth_left,
 )
 from policies.proofs.normal_form import LeximinProblem
 
@@ -196,7 +197,7 @@ class Rounds:
                 self.engines = (*(each for each in self.engines if each != maximise), maximise)
                 continue
             scale = self._scale(rising, attempt.level)
-            unproven = (attempt.proof.bound - attempt.level) / scale
+            unproven = (self._least_bound(attempt, rising) - attempt.level) / scale
             frozen = attempt.satisfied | attempt.proof.stuck
             # A round that freezes no tenant would come again without end.
             if frozen.any() and unproven <= SOLVER_TOLERANCE:
@@ -213,6 +214,17 @@ class Rounds:
         satisfied = attempt.satisfied
         frozen = satisfied if satisfied.any() else attempt.proof.stuck_but_for_rounding
         return self._freeze(stage, attempt, frozen, proven=False)
+
+    def _least_bound(self, attempt: Attempt, rising: BoolArray) -> float:
+        """Return the bound on a level, without the allowance for rounding where limits have prices.
+
+        The allowance may be many times a small amount. Whether the level is proven is tested exactly
+        before the answer is returned.
+        """
+        if not attempt.prices[self.problem.K :].any():
+            return attempt.proof.bound
+        end = max(self._end(attempt.prices, rising), attempt.level)
+        return min(end, attempt.proof.bound)
 
     def _attempt(self, rising: BoolArray, maximise: Maximise) -> Attempt:
         problem = self.problem
@@ -313,10 +325,10 @@ class Rounds:
             if used[worst] <= 1:
                 break
             prices = self._price_of_amount(worst)
-            bound = self._bound(prices, rising)
-            if bound >= level:
+            end = self._end(prices, rising)
+            if end >= level:
                 break
-            level, best = bound, prices
+            level, best = end, prices
         return level, best
 
     def _bound_by_one_resource(
@@ -337,7 +349,8 @@ class Rounds:
 
     def _simple_prices(self) -> Iterator[FloatArray]:
         """Yield prices of each resource, and of all, equal on every class."""
-        for priced in (*np.eye(self.problem.m), np.ones(self.problem.m)):
+        several = [np.ones(self.problem.m)] if self.problem.m > 1 else []
+        for priced in (*np.eye(self.problem.m), *several):
             prices = np.zeros_like(self.problem.rooms)
             prices[: self.problem.K] = priced
             yield prices
@@ -353,6 +366,16 @@ class Rounds:
         problem = self.problem
         curve = CostCurve.of(problem.owner, problem.limit, problem.unit_costs(prices), problem.t)
         budget = budget_left(problem, prices, curve, np.where(rising, 0.0, self.share))
+        return curve.highest_level(problem.weight, rising, budget)
+
+    def _end(self, prices: FloatArray, rising: BoolArray) -> float:
+        """Return the level or position at which the costs of all shares are the worth at prices.
+
+        Unlike a bound, it allows for no rounding, which is more than some amounts of limits.
+        """
+        problem = self.problem
+        curve = CostCurve.of(problem.owner, problem.limit, problem.unit_costs(prices), problem.t)
+        budget = worth_left(problem, prices, curve, np.where(rising, 0.0, self.share))
         return curve.highest_level(problem.weight, rising, budget)
 
     def _by_interior_point(self, rise: FloatArray, keep: FloatArray) -> LevelSolution:

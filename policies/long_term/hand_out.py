@@ -149,12 +149,12 @@ def _solve_step(request: Request, rule: int) -> Allocation:
         queues,
         servers,
         rule,
-        history,
-        ahead.alone,
-        borrow,
-        starved,
-        kept,
-        request.deadline,
+        history=history,
+        alone=ahead.alone,
+        borrow=borrow,
+        starved=starved,
+        kept=kept,
+        deadline=request.deadline,
     )
     tasks = queues.tasks(problem)
     answer = Allocation(
@@ -209,6 +209,7 @@ def _hand_out(
     queues: Queues,
     servers: _Servers,
     rule: int,
+    *,
     history: History,
     alone: FloatArray,
     borrow: FloatArray,

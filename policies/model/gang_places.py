@@ -37,7 +37,6 @@ def each_kind_fits(
             classes.first_row,
             allowed[kind],
             zone,
-            int(zone.max(initial=0)) + 1,
             min(gang.per_server or number, number),
             number,
         )
@@ -53,7 +52,6 @@ def _has_room(
     row: Ints1,
     allowed: Bools1,
     zone: Ints1,
-    zones: int,
     most: int,
     needed: int,
 ) -> bool:
@@ -63,6 +61,9 @@ def _has_room(
         demand: (m,); left: (K, m), servers: (K,), row: (K,) and allowed: (K,) of classes.
         zone: (rows,) zone of each row, -1 for none; most: pieces on one server at most.
     """
+    zones = 1
+    for number in zone:
+        zones = max(zones, number + 1)
     room = np.zeros(zones, dtype=np.int64)
     for k in range(len(left)):
         here = zone[row[k]]

@@ -461,6 +461,17 @@ class Problem(ProblemFields):
         """Workloads and servers of each guarantee, in order."""
         return counted_workloads(self, self.guarantees)
 
+    def with_counts_of(self, other: Problem) -> Problem:
+        """Return this problem with what another one has counted already.
+
+        Both must have the same workloads, servers, limits and guarantees.
+        """
+        # These depend on nothing else.
+        names = ("limited", "guaranteed", "_distinct_selectors", "demand_share", "limit_share")
+        known = vars(other)
+        vars(self).update({name: known[name] for name in names if name in known})
+        return self
+
     @cached_property
     def own_limits(self) -> IntArray:
         """Number (n,) of each workload that has a limit of its own, 0 for the others."""

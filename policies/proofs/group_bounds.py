@@ -20,8 +20,11 @@ from policies.model.tolerance import (
 )
 from policies.proofs.cost_curve import CostCurve
 from policies.proofs.group_path import GroupPath
-from policies.proofs.level_bounds import RoundProof, budget_left, lift_left
+from policies.proofs.level_bounds import RoundProof, budget_left, lift_left, worth_left
 from policies.proofs.normal_form import LeximinProblem
+
+# Prices of a program are right to this part of the largest.
+PRICE_NOISE = 1e-12
 
 
 def path_scale(position: float) -> float:
@@ -58,6 +61,19 @@ def path_bound(
     return _bound(problem, path, prices, curve, below, reached, near)
 
 
+def path_end(problem: LeximinProblem, path: GroupPath, prices: FloatArray, near: float) -> float:
+    """Return the position at which the costs of all shares are the worth at prices (K + l, m).
+
+    Unlike a bound, it allows for no rounding, which is much of the amount of a small limit.
+
+    Args:
+        near: a position to which the end may be near.
+    """
+    curve = _curve(problem, prices)
+    budget = worth_left(problem, prices, curve, np.where(path.rising, 0.0, path.start))
+    return path.furthest(curve.paid(path.rising), budget, near)
+
+
 def paid_on_path(
     problem: LeximinProblem, path: GroupPath, prices: FloatArray
 ) -> tuple[PaidShares, float]:
@@ -80,8 +96,9 @@ def prove_on_path(
     bound = _bound(problem, path, prices, curve, reached=position, near=position)
     reached = path.shares(position)
     rising = path.rising
-    budget = budget_left(problem, prices, curve, np.where(rising, 0.0, path.start))
-    gap = budget - float(curve.cost_of(np.where(rising, reached, 0.0)).sum())
+    # Without an allowance for rounding, which is more than the lifts of small tenants at a small limit.
+    spent = curve.cost_of(np.where(rising, reached, path.start))
+    gap = problem.worth(prices) - float(spent.sum())
     # Next to all its tasks a tenant wants nothing: a lift of it would have no price.
     wanting: BoolArray = rising & (problem.cap > reached * (1 + SOLVER_TOLERANCE))
     pays = np.where(wanting, curve.marginal(reached), 0.0)
@@ -90,6 +107,19 @@ def prove_on_path(
     together = grouped_sum(lift, group, problem.t)[group]
     gap = max(gap, 0.0) + SOLVER_NOISE * problem.worth(prices)
     return RoundProof(bound, lift_left(gap, together, wanting), curve)
+
+
+def without_noise(problem: LeximinProblem, prices: FloatArray) -> FloatArray:
+    """Return prices (K + l, m) without what only rounding explains.
+
+    Prices of a resource that differ by at most ``PRICE_NOISE`` become equal, and next to nothing 0.
+    """
+    worth = problem.rooms * prices
+    cleaned = np.where(worth > PRICE_NOISE * worth.max(initial=0.0), prices, 0.0)
+    classes = cleaned[: problem.K]
+    dearest = classes.max(axis=0, initial=0.0)
+    classes[:] = np.where(classes >= dearest * (1 - PRICE_NOISE), dearest, classes)
+    return cleaned
 
 
 def _curve(problem: LeximinProblem, prices: FloatArray) -> CostCurve:

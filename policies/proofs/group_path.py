@@ -23,7 +23,14 @@ import numpy as np
 from policies.arrays import BoolArray, FloatArray, IntArray
 from policies.model.allocation import PaidShares
 from policies.model.group_tree import GroupTree
-from policies.proofs.group_polygons import furthest_paid, polygons_of, shares_at
+from policies.proofs.group_polygons import (
+    Costs,
+    Polygons,
+    Tree,
+    furthest_paid,
+    polygons_of,
+    shares_at,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,18 +56,18 @@ class GroupPath:
         return moving
 
     @cached_property
-    def _polygons(self) -> _Polygons:
-        held = self.tree.sums(self.start[:, None] * self.direction)
-        position = self.tree.sums(np.where(self.moving, self.start, 0.0))
+    def _at_first(self) -> Tree:
         tree = self.tree
-        return _Polygons(
-            held,
-            position,
-            polygons_of(
-                tree.bottom_up, tree.first_child, tree.children, tree.tier, tree.weight, self.start,
-                self.cap, self.moving, self.direction, held, position,
-            ),
+        return Tree(
+            tree.bottom_up, tree.first_child, tree.children, tree.tier, tree.weight, self.start,
+            self.cap, self.moving, tree.sums(self.start[:, None] * self.direction),
+            tree.sums(np.where(self.moving, self.start, 0.0)),
         )  # fmt: skip
+
+    @cached_property
+    def _polygons(self) -> Polygons:
+        found: Polygons = polygons_of(self._at_first, self.direction)
+        return found
 
     @cached_property
     def first(self) -> float:
@@ -70,7 +77,7 @@ class GroupPath:
     @cached_property
     def _rest(self) -> float:
         """Shares of tenants that do not rise."""
-        return self.first - float(self._polygons.position[self.tree.pool])
+        return self.first - float(self._at_first.position[self.tree.pool])
 
     @cached_property
     def last(self) -> float:
@@ -82,9 +89,9 @@ class GroupPath:
         """Positions between which all shares change at constant rates."""
         if not self.moving.any():
             return np.array([self.first])
-        first, count, _, position, *_ = self._polygons.built
-        begin = int(first[self.tree.pool])
-        found: FloatArray = position[begin : begin + int(count[self.tree.pool])] + self._rest
+        polygons, pool = self._polygons, self.tree.pool
+        begin = int(polygons.first[pool])
+        found: FloatArray = polygons.at[begin : begin + int(polygons.corners[pool])] + self._rest
         return found
 
     def shares(self, position: float) -> FloatArray:
@@ -96,11 +103,7 @@ class GroupPath:
             return self.start.copy()
         if position >= self.last:
             return np.where(self.moving, self.cap, self.start)
-        tree, polygons = self.tree, self._polygons
-        share = shares_at(
-            tree.bottom_up, tree.first_child, tree.children, tree.tier, tree.weight, self.start,
-            polygons.held, polygons.position, position - self._rest, polygons.built,
-        )  # fmt: skip
+        share = shares_at(self._at_first, self._polygons, position - self._rest)
         return np.where(self.moving, np.minimum(share, self.cap), self.start)
 
     def furthest(self, paid: PaidShares, budget: float, near: float | None = None) -> float:
@@ -126,25 +129,9 @@ class GroupPath:
         """
         if not self.moving.any():
             return self.first, -1
-        tree, polygons = self.tree, self._polygons
-        corners = self.corners
+        costs = Costs(row_first, paid.owner, paid.price, paid.start, paid.end, budget)
         position, row = furthest_paid(
-            tree.bottom_up, tree.first_child, tree.children, tree.tier, tree.weight, self.start,
-            self.cap, self.moving, polygons.held, polygons.position, polygons.built, corners,
-            self._rest, row_first, paid.owner, paid.price, paid.start, paid.end, budget,
+            self._at_first, self._polygons, self.corners, self._rest, costs,
             np.inf if near is None else near,
         )  # fmt: skip
         return max(float(position), self.first), int(row)
-
-
-@dataclass(frozen=True, eq=False)
-class _Polygons:
-    """Paths of all nodes.
-
-    Attributes:
-        held: (v, m) and position: (v,) at the beginning; built: of ``polygons_of``.
-    """
-
-    held: FloatArray
-    position: FloatArray
-    built: tuple[np.ndarray, ...]

@@ -5,8 +5,11 @@ Levels, positions and paths are defined in ``group_path``.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
+from policies.arrays import BoolArray, FloatArray, IntArray
 from policies.compiled import compiled_in_order
 
 # Levels this close, relative, are equal: those that rose together differ by rounding.
@@ -21,21 +24,74 @@ BEYOND = 1e-12
 ENDLESS = 1e30
 
 
-@compiled_in_order
-def polygons_of(
-    bottom_up, first_child, children, tier, weight, start, cap, moving, direction, held, position
-):
-    """Work out the polygons of all nodes, each after those of its children.
+class Tree(NamedTuple):
+    """The tree of a round, and what its nodes have at the beginning.
 
-    Returns:
-        first, count: (v,) corners of each node, as positions in the following; none: it does not move.
+    Attributes:
+        bottom_up ... weight: as in ``GroupTree``; start, cap, moving: (t,) as in ``GroupPath``.
+        held: (v, m) and position: (v,) at the beginning.
+    """
+
+    bottom_up: IntArray
+    first_child: IntArray
+    children: IntArray
+    tier: IntArray
+    weight: FloatArray
+    start: FloatArray
+    cap: FloatArray
+    moving: BoolArray
+    held: FloatArray
+    position: FloatArray
+
+
+class Polygons(NamedTuple):
+    """Paths of all nodes.
+
+    Attributes:
+        first, corners: (v,) corners of each node, as positions in the following; none: it does not move.
         level, at, vector: (c,), (c,), (c, m) of each corner: level, position, shares of resources.
         endless: (v,) whether the last corner is followed by a ray, along which per unit of position
-        ray: (v, m) vector and ray_level: (v,) level grow.
+            ``ray`` (v, m) and ``ray_level`` (v,) are what the vector and the level grow by.
         common: (c,) the level at which the corner is swept among its siblings' corners.
         order_first, order: the corners of each node's children in the order of the sweep, of which
-        order_child: (c,) are the nodes.
+            ``order_child`` (c,) are the nodes.
     """
+
+    first: IntArray
+    corners: IntArray
+    level: FloatArray
+    at: FloatArray
+    vector: FloatArray
+    endless: BoolArray
+    ray: FloatArray
+    ray_level: FloatArray
+    common: FloatArray
+    order_first: IntArray
+    order: IntArray
+    order_child: IntArray
+
+
+class Costs(NamedTuple):
+    """Rows of costs, each the prices of parts of shares, and what they may amount to.
+
+    Attributes:
+        row_first: (q + 1,) entries of row ``q`` are those from ``row_first[q]`` to ``row_first[q + 1]``.
+        tenant, price, begin, end: (e,) part of the tenant's share, and its price.
+        budget: (q,).
+    """
+
+    row_first: IntArray
+    tenant: IntArray
+    price: FloatArray
+    begin: FloatArray
+    end: FloatArray
+    budget: FloatArray
+
+
+@compiled_in_order
+def polygons_of(tree, direction):
+    """Return the ``Polygons`` of all nodes, each made after those of its children."""
+    bottom_up, first_child, children, tier, weight, start, cap, moving, _, _ = tree
     t, m, v_count = len(start), direction.shape[1], len(weight)
     first, count = np.zeros(v_count, dtype=np.int64), np.zeros(v_count, dtype=np.int64)
     endless = np.zeros(v_count, dtype=np.bool_)
@@ -95,16 +151,16 @@ def polygons_of(
                 children[begin:end], first, count, level, common, order, order_child, swept
             )
             begin = end
-        built = (
+        built = Polygons(
             first, count, level, at, vector, endless, ray, ray_level, common, order_first, order,
             order_child,
         )  # fmt: skip
+        siblings = children[first_child[v] : first_child[v + 1]]
         corners, _ = _sweep(
-            v, swept, np.inf, corners, children[first_child[v] : first_child[v + 1]], tier, weight,
-            held[v], position[v], built, of_child, slope, slopes, since,
-        )  # fmt: skip
+            tree, built, v, swept, np.inf, corners, siblings, (of_child, slope, slopes, since)
+        )
         count[v] = corners - first[v]
-    return (
+    return Polygons(
         first, count, level, at, vector, endless, ray, ray_level, common, order_first, order,
         order_child,
     )  # fmt: skip
@@ -154,17 +210,14 @@ def _order_corners(siblings, first, count, level, common, order, order_child, sw
 
 
 @compiled_in_order
-def _sweep(
-    v, order_stop, stop, corners, siblings, tier, weight, held, position, built, of_child, slope,
-    slopes, since,
-):  # fmt: skip
+def _sweep(tree, built, v, order_stop, stop, corners, siblings, scratch):
     """Let the children of a node rise until its position is ``stop``.
 
     Corners are written if that is inf.
 
     Args:
         v: the node; order_stop: one past its last corner in ``order``; corners: how many are written.
-        of_child: (v,) is given the position of each child; slope, since: (v,), slopes: (v, m) scratch.
+        scratch: (v,) is given the position of each child; slope (v,), slopes (v, m) and since (v,).
 
     Returns:
         How many corners are written then, and the common level that was reached.
@@ -173,6 +226,10 @@ def _sweep(
         first, count, level, at, vector, endless, ray, ray_level, common, order_first, order,
         order_child,
     ) = built  # fmt: skip
+    tier, weight = tree.tier, tree.weight[v]
+    held, position = tree.held[v], tree.position[v]
+    of_child, slope, slopes, since = scratch
+    polygon = level, at, vector
     m = len(held)
     writes = np.isinf(stop)
     # What is held only matters to corners.
@@ -188,7 +245,7 @@ def _sweep(
         if count[c] > 0:
             of_child[c] = at[first[c]]
     if writes:
-        corners = _write(corners, now, reached, weight[v], level, at, vector)
+        corners = _write(polygon, corners, now, reached, weight)
     its_tier = tier[order_child[order_first[v]]]
     for e in range(order_first[v], order_stop):
         k, c = order[e], order_child[e]
@@ -206,7 +263,7 @@ def _sweep(
             if writes:
                 after = now + rates * (common[k] - height)
                 corners = _write_side(
-                    corners, now, after, reached, reached + further, weight[v], level, at, vector
+                    polygon, corners, now, after, reached, reached + further, weight
                 )
                 now = after
             reached += further
@@ -248,9 +305,8 @@ def _sweep(
                 if writes:
                     after = now + (vector[k + 1] - vector[k])
                     corners = _write_side(
-                        corners, now, after, reached, reached + further, weight[v], level, at,
-                        vector,
-                    )  # fmt: skip
+                        polygon, corners, now, after, reached, reached + further, weight
+                    )
                     now = after
                 reached += further
                 of_child[c] = at[k + 1]
@@ -269,10 +325,7 @@ def _sweep(
                     rates[r] += slopes[c, r]
     if rising > 0 and reached < stop:
         if writes:
-            corners = _write_ray(
-                v, corners, now, reached, rates / rate, weight[v], level, at, vector, endless, ray,
-                ray_level,
-            )  # fmt: skip
+            corners = _write_ray(built, v, corners, now, reached, rates / rate, weight)
         else:
             height += (stop - reached) / rate
     # Only here, as those that go on to rise are not visited at each corner.
@@ -283,8 +336,9 @@ def _sweep(
 
 
 @compiled_in_order
-def _write(corners, now, reached, weight, level, at, vector):
+def _write(polygon, corners, now, reached, weight):
     """Write one corner."""
+    level, at, vector = polygon
     level[corners] = now.max() / weight
     at[corners] = reached
     vector[corners] = now
@@ -307,7 +361,7 @@ def _next_change(now, rates):
 
 
 @compiled_in_order
-def _write_side(corners, before, after, begin, end, weight, level, at, vector):
+def _write_side(polygon, corners, before, after, begin, end, weight):
     """Write a side of the polygon, with a corner wherever another resource decides the level."""
     if end <= begin:
         return corners
@@ -319,16 +373,15 @@ def _write_side(corners, before, after, begin, end, weight, level, at, vector):
             break
         reached += length
         now = now + rates * length
-        corners = _write(corners, now, reached, weight, level, at, vector)
+        corners = _write(polygon, corners, now, reached, weight)
         _make_equal(now, rates, top)
-    return _write(corners, after, end, weight, level, at, vector)
+    return _write(polygon, corners, after, end, weight)
 
 
 @compiled_in_order
-def _write_ray(
-    v, corners, before, begin, rates, weight, level, at, vector, endless, ray, ray_level
-):
+def _write_ray(built, v, corners, before, begin, rates, weight):
     """Write the corners of a ray, and how the node grows beyond the last one."""
+    polygon = built.level, built.at, built.vector
     now, reached = before.copy(), begin
     for _ in range(len(now)):
         top, length = _next_change(now, rates)
@@ -336,11 +389,11 @@ def _write_ray(
             break
         reached += length
         now = now + rates * length
-        corners = _write(corners, now, reached, weight, level, at, vector)
+        corners = _write(polygon, corners, now, reached, weight)
         _make_equal(now, rates, top)
-    endless[v] = True
-    ray[v] = rates
-    ray_level[v] = rates.max() / weight
+    built.endless[v] = True
+    built.ray[v] = rates
+    built.ray_level[v] = rates.max() / weight
     return corners
 
 
@@ -354,10 +407,13 @@ def _make_equal(now, rates, top):
 
 
 @compiled_in_order
-def shares_at(bottom_up, first_child, children, tier, weight, start, held, position, target, built):
+def shares_at(tree, built, target):
     """Return the shares (t,) of tenants where the pool is at a position, from the pool down."""
-    count, order_first = built[1], built[9]
-    v_count, m = len(weight), held.shape[1]
+    count, order_first = built.corners, built.order_first
+    bottom_up, first_child, children, position = (
+        tree.bottom_up, tree.first_child, tree.children, tree.position,
+    )  # fmt: skip
+    v_count, m = len(tree.weight), tree.held.shape[1]
     reached = position.copy()
     of_child, slope, since = np.zeros(v_count), np.zeros(v_count), np.zeros(v_count)
     slopes = np.zeros((v_count, m))
@@ -370,41 +426,33 @@ def shares_at(bottom_up, first_child, children, tier, weight, start, held, posit
         stop = order_first[v]
         for c in siblings:
             stop += count[c]
-        _sweep(
-            v, stop, reached[v], 0, siblings, tier, weight, held[v], position[v], built, of_child,
-            slope, slopes, since,
-        )  # fmt: skip
+        _sweep(tree, built, v, stop, reached[v], 0, siblings, (of_child, slope, slopes, since))
         for c in siblings:
             if count[c] > 0:
                 reached[c] = of_child[c]
-    share = start.copy()
-    for i in range(len(start)):
+    share = tree.start.copy()
+    for i in range(len(share)):
         if count[i] > 0:
             share[i] = reached[i]
     return share
 
 
 @compiled_in_order
-def furthest_paid(
-    bottom_up, first_child, children, tier, weight, start, cap, moving, held, position, built,
-    corners, rest, row_first, tenant, price, begin, end, budget, near,
-):  # fmt: skip
+def furthest_paid(tree, built, corners, rest, rows, near):
     """Find the last position at which no row of costs exceeds its budget.
 
-    Costs of a row are the prices of parts of shares, from ``begin`` to ``end``, that the entries
-    ``row_first[q]`` to ``row_first[q + 1]`` name. They are nowhere falling along the path.
+    Costs are nowhere falling along the path.
 
     Args:
         corners: (c,) positions between which shares change at constant rates, where the last may be
             followed by a ray; rest: the shares of tenants that do not rise.
-        tenant, price, begin, end: (e,) of each entry; budget: (q,) of each row.
+        rows: ``Costs``.
         near: a position, to which the one that is found may be near; inf for none.
 
     Returns:
         The position, which is inf if nothing stops it, and a row that stops it there, or -1.
     """
-    tree = (bottom_up, first_child, children, tier, weight, start, cap, moving, held, position)
-    rows = (row_first, tenant, price, begin, end, budget)
+    start = tree.start
     at_low, row, _ = _excess(start, start, 0.0, rows)
     if at_low > 0.0:
         return corners[0], row
@@ -441,7 +489,7 @@ def furthest_paid(
         after = _shares_on_path(tree, built, corners[high] - rest)
         part, row = _last_paid(before, after, rows)
         return corners[low] + part * (corners[high] - corners[low]), row
-    if not built[5][bottom_up[-1]]:
+    if not built.endless[tree.bottom_up[-1]]:
         return corners[low], -1
     # A ray has no end to bisect towards.
     step = max(corners[low], 1.0)
@@ -457,12 +505,9 @@ def furthest_paid(
 
 @compiled_in_order
 def _shares_on_path(tree, built, target):
-    bottom_up, first_child, children, tier, weight, start, cap, moving, held, position = tree
-    share = shares_at(
-        bottom_up, first_child, children, tier, weight, start, held, position, target, built
-    )
+    share = shares_at(tree, built, target)
     for i in range(len(share)):
-        share[i] = min(share[i], cap[i]) if moving[i] else start[i]
+        share[i] = min(share[i], tree.cap[i]) if tree.moving[i] else tree.start[i]
     return share
 
 

@@ -161,7 +161,14 @@ def budget_left(
     worth = problem.worth(prices)
     # Amounts of limits may be as small as 0; rounding is relative to shares of the pool.
     rounding = BUDGET_ROUNDING * (worth + float(prices[problem.K :].sum()))
-    return max(worth - float(curve.cost_of(share).sum()), 0.0) + rounding
+    return worth_left(problem, prices, curve, share) + rounding
+
+
+def worth_left(
+    problem: LeximinProblem, prices: FloatArray, curve: CostCurve, share: FloatArray
+) -> float:
+    """Return the worth of servers and limits beyond the cost of ``share`` (t,), at least 0."""
+    return max(problem.worth(prices) - float(curve.cost_of(share).sum()), 0.0)
 
 
 def level_scale(problem: LeximinProblem, rising: BoolArray, level: float) -> float:

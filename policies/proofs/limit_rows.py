@@ -14,6 +14,7 @@ from policies.model.problem import Problem
 from policies.model.problem_fields import Limit
 from policies.model.server_classes import ServerClasses
 from policies.model.share_definition import ShareUnits
+from policies.model.tolerance import BUDGET_ROUNDING
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +82,11 @@ class ShareLimits:
         )
         return parts, np.searchsorted(row, np.arange(len(size) + 1)), left / size
 
+    def rounding(self, number: int) -> float:
+        """Return what a bound allows for the rounding of the costs of an amount, as in ``paid``."""
+        amount = float(self.amount[number])
+        return BUDGET_ROUNDING * (amount + 1) / (amount if amount > 0 else 1.0)
+
     def highest_level(
         self, rise: FloatArray, keep: FloatArray, level: float, exceeded: float
     ) -> float:
@@ -130,15 +136,34 @@ def share_limits(
     )
 
 
+def alone_in_limits(
+    problem: Problem, classes: ServerClasses, workloads: IntArray
+) -> list[int | None]:
+    """Return the workload that alone counts in each limit wherever it may run, None for several.
+
+    Args:
+        workloads: (q,) runnable workloads of the problem.
+    """
+    if not problem.limits:
+        return []
+    runs = np.zeros(problem.n, dtype=np.bool_)
+    runs[workloads] = True
+    allowed = classes.allowed
+    return [_alone_in(item, classes, allowed, runs) for item in problem.limited]
+
+
 def caps_of_limits(
-    problem: Problem, classes: ServerClasses, units: ShareUnits, workloads: IntArray
+    problem: Problem, units: ShareUnits, workloads: IntArray, alone_in: Sequence[int | None]
 ) -> FloatArray:
-    """Return the greatest share (q,) of each workload by the limits in which it counts alone."""
+    """Return the greatest share (q,) of each workload by the limits in which it counts alone.
+
+    Args:
+        workloads: (q,) runnable workloads; alone_in: the workload that alone counts in each limit.
+    """
     caps = np.full(len(workloads), np.inf)
     position = np.full(problem.n, -1, dtype=np.int64)
     position[workloads] = np.arange(len(workloads))
-    for item, share in zip(problem.limited, problem.limit_share, strict=True):
-        alone = _alone_in(item, classes, classes.allowed, position)
+    for alone, share in zip(alone_in, problem.limit_share, strict=True):
         if alone is not None:
             demand = units.demand[alone]
             cap = float((share[demand > 0] / demand[demand > 0]).min())
@@ -149,17 +174,17 @@ def caps_of_limits(
 
 
 def _alone_in(
-    item: CountedWorkloads[Limit], classes: ServerClasses, allowed: BoolArray, position: IntArray
+    item: CountedWorkloads[Limit], classes: ServerClasses, allowed: BoolArray, runs: BoolArray
 ) -> int | None:
     """Return the workload that alone counts in a limit wherever it may run, or None.
 
     Args:
-        position: (n,) of each workload among those that can run, -1 for the others.
+        runs: (n,) whether each workload can run.
     """
-    runs = item.workloads[position[item.workloads] >= 0]
-    if len(runs) != 1:
+    counted = item.workloads[runs[item.workloads]]
+    if len(counted) != 1:
         return None
-    workload = int(runs[0])
+    workload = int(counted[0])
     everywhere = bool((item.rows[classes.first_row] | ~allowed[workload]).all())
     return workload if everywhere else None
 
@@ -167,25 +192,24 @@ def _alone_in(
 def limit_rows(
     problem: Problem,
     classes: ServerClasses,
-    allowed: BoolArray,
     workloads: IntArray,
     merged: IntArray,
+    alone_in: Sequence[int | None],
 ) -> tuple[LimitRow, ...]:
     """Return the limits of the normalised problem.
 
     Args:
         workloads: (q,) runnable workloads of the problem.
         merged: (q,) index of the leximin workload that each of them is part of.
+        alone_in: the workload that alone counts in each limit.
     """
     merged_of = np.full(problem.n, -1, dtype=np.int64)
     merged_of[workloads] = merged
     rows = []
-    for item, share in zip(problem.limited, problem.limit_share, strict=True):
+    for item, share, alone in zip(problem.limited, problem.limit_share, alone_in, strict=True):
         counted = merged_of[item.workloads]
         matching = item.rows[classes.first_row]
-        is_cap = (
-            bool((share > 0).all()) and _alone_in(item, classes, allowed, merged_of) is not None
-        )
+        is_cap = alone is not None and bool((share > 0).all())
         counted = counted[counted >= 0]
         # Ascending already if no workloads were merged and each tenant's are together.
         if not (counted[1:] > counted[:-1]).all():

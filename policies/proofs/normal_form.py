@@ -18,6 +18,7 @@ from policies.model.share_definition import ShareUnits, share_units
 from policies.proofs.limit_rows import (
     LimitRow,
     ShareLimits,
+    alone_in_limits,
     caps_of_limits,
     limit_rows,
     number_of_sets,
@@ -351,7 +352,8 @@ def normalise(
         units.demand, allowed, workloads, owner, problem.own_limits, adjacent=adjacent
     )
     limit = units.limit[workloads]
-    caps = caps_of_limits(problem, classes, units, workloads)
+    alone_in = alone_in_limits(problem, classes, workloads)
+    caps = caps_of_limits(problem, units, workloads, alone_in)
     chosen = workloads[first]
     return Normalised(
         leximin=LeximinProblem(
@@ -363,7 +365,7 @@ def normalise(
             stage=np.where(problem.kept, -1, problem.second_stage)[tenants].astype(np.int64),
             capacity_share=np.ascontiguousarray(classes.capacity_share),
             groups=_groups_of(problem, units, tenants, workloads, owner),
-            limits=limit_rows(problem, classes, allowed, workloads, merged),
+            limits=limit_rows(problem, classes, workloads, merged, alone_in),
         ),
         tenants=tenants,
         workloads=workloads,

@@ -65,12 +65,12 @@ class PoolOfTasks:
             self.stops,
             tasks,
             problem.tasks,
-            self.demand,
-            left[None, :],
-            np.ones(len(self.room)),
-            np.ones((problem.n, 1), dtype=np.bool_),
-            np.zeros(1, dtype=np.int64),
-            self.reasons,
+            demand=self.demand,
+            left=left[None, :],
+            share_of_unit=np.ones(len(self.room)),
+            allowed=np.ones((problem.n, 1), dtype=np.bool_),
+            kind=np.zeros(1, dtype=np.int64),
+            reasons=self.reasons,
         )
         if self.names is None:
             return stops

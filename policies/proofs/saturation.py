@@ -73,12 +73,12 @@ def _stops_by_room(allocation: Allocation, beyond: BoolArray) -> tuple[str, ...]
             tuple(map(limited_by_resource, problem.resources)),
             allocation.tasks[of],
             problem.tasks[of],
-            whole.demand,
-            left,
-            whole.share_of_unit,
-            allowed,
-            kind,
-            reasons[of],
+            demand=whole.demand,
+            left=left,
+            share_of_unit=whole.share_of_unit,
+            allowed=allowed,
+            kind=kind,
+            reasons=reasons[of],
         )
 
     stops, room = list(stops_on(allowed)), room_of_limits(allocation, whole)

@@ -31,6 +31,7 @@ def stopped_by(
     names: tuple[str, ...],
     tasks: FloatArray,
     limit: FloatArray,
+    *,
     demand: FloatArray,
     left: FloatArray,
     share_of_unit: FloatArray,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,8 +17,7 @@ from policies.model.share_definition import ShareUnits
 from policies.model.tolerance import DISCRETE_TOLERANCE
 
 
-@dataclass(frozen=True, eq=False)
-class Bundles:
+class Bundles(NamedTuple):
     """Resources on servers.
 
     Attributes:
@@ -69,7 +68,7 @@ def _in_slots(problem: Problem, schedule: Schedule) -> Bundles:
         np.concatenate([item.tasks for item in schedule.placements]).astype(float),
         np.repeat(schedule.fraction, size),
     )
-    return replace(bundles, server_class=row_of[bundles.server_class % size])
+    return bundles._replace(server_class=row_of[bundles.server_class % size])
 
 
 def _summed(
@@ -149,8 +148,7 @@ def attainable(
     may = np.ascontiguousarray(allowed & runs[:, None])
     bundles = merged(may, bundles)
     tasks = _tasks_in_bundles(
-        np.ascontiguousarray(problem.demand), may, problem.workload_tenant, bundles.owner,
-        bundles.server_class, np.ascontiguousarray(bundles.amount), bundles.times, scale,
+        np.ascontiguousarray(problem.demand), may, problem.workload_tenant, bundles, scale,
         per_owner, whole,
     )  # fmt: skip
     share = units.per_task[:, None]
@@ -187,9 +185,8 @@ def _together(
     anywhere = np.zeros((problem.t, may.shape[1]), dtype=np.bool_)
     np.logical_or.at(anywhere, problem.workload_tenant, may)
     bound = _tasks_in_bundles(
-        per_share, anywhere, np.arange(problem.t), bundles.owner, bundles.server_class,
-        np.ascontiguousarray(bundles.amount), bundles.times, scale, per_owner, False,
-    )  # fmt: skip
+        per_share, anywhere, np.arange(problem.t), bundles, scale, per_owner, False
+    )
     cap = np.zeros(problem.t)
     np.add.at(cap, problem.workload_tenant[runs], units.limit[runs])
     together: FloatArray = np.minimum(bound, cap[:, None])
@@ -197,10 +194,9 @@ def _together(
 
 
 @compiled
-def _tasks_in_bundles(
-    demand, allowed, tenant, owner, server_class, amount, times, scale, per_owner, whole
-):
+def _tasks_in_bundles(demand, allowed, tenant, bundles, scale, per_owner, whole):
     """Return the tasks (n, o) of each workload that fit into the bundles of each owner."""
+    owner, server_class, amount, times = bundles
     n, m = demand.shape
     result = np.zeros((n, len(per_owner)))
     for j in range(n):

@@ -19,7 +19,7 @@ from policies.model.history import History
 from policies.model.limits import Amount
 from policies.model.problem import Problem
 from policies.model.tolerance import CHANGE_TOLERANCE
-from policies.properties.bundles import attainable, bundles_of
+from policies.properties.bundles import Bundles, attainable, bundles_of
 from policies.properties.fairness import counts_whole, takes_part
 from policies.properties.shares import compared_shares, compared_units
 from policies.properties.verdicts import Verdict, undecided
@@ -201,8 +201,7 @@ def _true_share(answer: Allocation, problem: Problem, tenant: int) -> float:
     """Return the worth of a misreport's resources, in true tasks within the true limit."""
     bundles = bundles_of(answer)
     mine = bundles.owner == tenant
-    got = replace(
-        bundles,
+    got = Bundles(
         owner=np.zeros(int(mine.sum()), dtype=np.int64),
         server_class=bundles.server_class[mine],
         amount=bundles.amount[mine],

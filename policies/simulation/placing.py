@@ -71,10 +71,7 @@ def find_server(rule, job, blocked, freed, freed_count, tasks, servers, even, dr
     if rule == AFFINITY:
         return most_affine(demand, allowed, servers.row_start, servers.opened, left, share_of_unit)
     if rule == EVENEST:
-        return evenest(
-            demand, allowed, servers.row_start, servers.opened, left, even.capacity, even.spread,
-            even.aggregate, even.room,
-        )  # fmt: skip
+        return evenest(demand, allowed, servers, even)
     # Also before two-choices draws, because no numbers are drawn for tasks that fit nowhere.
     server = first_fit(demand, allowed, row_of, left, tasks.pointer[job])
     tasks.pointer[job] = server if server != NOWHERE else len(left)

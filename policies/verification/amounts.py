@@ -21,6 +21,7 @@ LARGEST_WHOLE = 2.0**52
 # More than any server has.
 FITS_NOWHERE = 2.0**53
 _LARGEST_DENOMINATOR = 1000
+_DENOMINATORS = np.arange(1.0, _LARGEST_DENOMINATOR + 1)
 _MOST_DIGITS = 340
 _SHORT_DIGITS = 15
 # The largest power of 10 that float64 holds.
@@ -183,7 +184,5 @@ def _fractions(values: list[float], most: float) -> FloatArray | None:
 
 def _denominator(value: float) -> int:
     """Return the least denominator up to 1,000 whose fraction is nearest to the float64, or its own."""
-    for denominator in range(1, _LARGEST_DENOMINATOR + 1):
-        if round(value * denominator) / denominator == value:
-            return denominator
-    return Fraction(value).denominator
+    found = np.flatnonzero(np.rint(value * _DENOMINATORS) / _DENOMINATORS == value)
+    return int(_DENOMINATORS[found[0]]) if len(found) else Fraction(value).denominator

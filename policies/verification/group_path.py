@@ -24,7 +24,8 @@ from policies.verification.groups import Groups
 SAME_LEVEL = 1e-11
 # A resource is the one that decides a level if it is this near to the largest, relative.
 DECIDES = 1e-13
-HALVINGS = 40
+# To the last digit, as prices of small limits may begin to count after a small part of a long way.
+HALVINGS = 80
 # Running sums are taken afresh once they are this part of what they were: rounding stays behind.
 FRESH = 1e-3
 # Shares that a path remembers: those at a round's level, and those at which a search ended.
@@ -344,6 +345,8 @@ class GroupPath:
         halvings = HALVINGS if np.logical_or(*bends).any() else 0
         for _ in range(halvings):
             middle = (left + right) / 2
+            if not left < middle < right:
+                break
             left, right = (middle, right) if excess(middle) <= 0 else (left, middle)
         low, high = excess(left), excess(right)
         if high > low:
@@ -513,13 +516,14 @@ class GroupPath:
         counts = np.array([len(part.points) for part in parts])
         last = len(at) + np.cumsum(counts) - 1
         going = [number for number, part in enumerate(parts) if part.ray is not None]
-        of_parts = [np.append(1.0, part.ray)[None, :] for part in parts if part.ray is not None]
+        of_parts = np.ones((len(going), points.shape[1]))
+        of_parts[:, 1:] = np.array([parts[q].ray for q in going]).reshape(of_parts[:, 1:].shape)
         return _Corners(
             child=np.concatenate([child, np.repeat(len(tenants) + np.arange(len(parts)), counts)]),
             points=np.concatenate([points, *(part.points for part in parts)]),
             level=np.concatenate([at / weight[child], *(part.level for part in parts)]),
             endless=np.concatenate([first[~ends], last[going]]),
-            ray=np.concatenate([rays, *of_parts]),
+            ray=np.concatenate([rays, of_parts]),
             ray_level=np.concatenate([1 / weight[~ends], [parts[q].ray_level for q in going]]),
         )
 

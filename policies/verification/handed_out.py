@@ -321,8 +321,8 @@ def _replayed(whole: Whole, before: History) -> ReplayResult:
     order = turns if stated.groups is None else InGroups(stated.groups, turns)
     gangs = GangRule(stated, servers, rule, stated.rows.row) if problem.gangs else None
     return replay(
-        waiting, problem.tasks, rounds, order, servers, rule, whole.allocation.tasks, launch,
-        started, gangs,
+        waiting, problem.tasks, rounds, order, servers, rule, whole.allocation.tasks,
+        launch=launch, started=started, gangs=gangs,
     )  # fmt: skip
 
 

@@ -84,6 +84,12 @@ def stated_guarantees(problem: Problem) -> list[StatedLimit]:
     return found
 
 
+def rows_of_guarantees(problem: Problem) -> list[BoolArray]:
+    """Return the servers (k,) of each guarantee, with one array for each selector."""
+    matching = _Rows(problem)
+    return [matching(each.where) for each in problem.guarantees]
+
+
 def owners(problem: Problem) -> IntArray:
     """Return the tenant (n,) whose workload each is, or is a guaranteed part of."""
     whole = np.where(problem.part_of >= 0, problem.part_of, np.arange(problem.n))

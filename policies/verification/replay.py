@@ -69,6 +69,7 @@ def replay(
     servers: Servers,
     rule: Callable[[int], int],
     expected: FloatArray,
+    *,
     launch: Callable[[int, int], None] | None = None,
     started: tuple[IntArray, IntArray] = _NOTHING,
     gangs: GangRule | None = None,

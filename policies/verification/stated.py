@@ -21,6 +21,7 @@ from policies.verification.groups import Groups, contributed_by_groups
 from policies.verification.limits import (
     StatedLimit,
     owners,
+    rows_of_guarantees,
     shares_of,
     stated_guarantees,
     stated_limits,
@@ -232,9 +233,9 @@ class Stated:
     def _matched_by_any(self) -> BoolArray:
         """Rows (k,) that each selector of a workload, a limit or a guarantee matches."""
         _, table = self.matches
-        amounts = (*self.limits, *self.guarantees)
         # Amounts with one selector have one array.
-        apart = list({id(each.rows): each.rows for each in amounts}.values())
+        rows = [each.rows for each in self.limits] + rows_of_guarantees(self.problem)
+        apart = list({id(each): each for each in rows}.values())
         return np.concatenate([table, np.array(apart, np.bool_).reshape(-1, self.problem.k)])
 
     def places(self, sizes: IntArray | None = None) -> Places:

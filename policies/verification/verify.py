@@ -344,12 +344,12 @@ def _proven_rounds(
     loose = frozen_in[~prices.tenants]
     if not prices.levels.all():
         share = allocation.level[form.tenants] * form.weight
-        for number, item in enumerate(certificate.rounds):
+        for number in np.flatnonzero(~prices.levels).tolist():
             bound = rounds.bound(number, share)
             if not left_open(rounds, number, bound):
+                level = certificate.rounds[number].level
                 raise SolveFailedError(
-                    "solve.failed",
-                    f"{policy}: level {item.level} is not proven, its bound is {bound}",
+                    "solve.failed", f"{policy}: level {level} is not proven, its bound is {bound}"
                 )
     levels = prices.levels & ~np.isin(np.arange(len(certificate.rounds)), loose)
     answer = _restated(allocation, certificate, levels)

@@ -12,10 +12,10 @@ from functools import cached_property
 
 import numpy as np
 
-from policies.arrays import BoolArray, FloatArray, IntArray
+from policies.arrays import FloatArray, IntArray
 from policies.compiled import compiled
 from policies.proofs.slots.knapsack_bounds import relaxed
-from policies.proofs.slots.knapsack_core import CORE_TABLE, packing_of_core, pieces_of
+from policies.proofs.slots.knapsack_core import CORE_TABLE, Pieces, packing_of_core, pieces_of
 
 # Cells of the grid × pieces of workloads that a programme may have, and nodes of a search.
 LARGEST_TABLE = 30_000_000
@@ -98,11 +98,8 @@ class Knapsack:
         return self._by_search(prices, nodes)
 
     @cached_property
-    def _pieces(self) -> tuple[IntArray, IntArray, BoolArray]:
-        """(P,) workload and tasks of each piece, and whether it may be taken again and again.
-
-        A workload whose limit binds is cut into pieces of 1, 2, 4, ... tasks and a rest.
-        """
+    def _pieces(self) -> Pieces:
+        """Pieces of the workloads."""
         room = Knapsack(self.demand, self.capacity, np.full(len(self.limit), np.inf)).most
         return pieces_of(self.most, room, self.most > 0)
 
@@ -118,19 +115,16 @@ class Knapsack:
     def _by_programme(self, prices: FloatArray) -> Packing:
         demand, capacity = self.reduced
         amounts, strides = self._rows
-        item, size, again = self._pieces
         tasks = np.zeros(len(prices), dtype=np.int64)
         shape = (len(amounts), int(capacity[-1]) + 1 if len(capacity) else 1)
-        value, taken = np.zeros(shape), np.zeros((len(item), *shape), dtype=np.bool_)
+        value, taken = np.zeros(shape), np.zeros((len(self._pieces.item), *shape), dtype=np.bool_)
         _programme(
             value,
             taken,
             amounts,
             demand[:, :-1] @ strides,
             demand,
-            item,
-            size,
-            again,
+            self._pieces,
             prices,
             tasks,
         )
@@ -178,8 +172,9 @@ class Knapsack:
 
 
 @compiled
-def _programme(value, taken, amounts, offset, demand, item, size, again, prices, tasks):
+def _programme(value, taken, amounts, offset, demand, pieces, prices, tasks):
     """Fill the table piece by piece, then read the tasks of the full server off it."""
+    item, size, again = pieces
     rows, columns = value.shape
     others = amounts.shape[1]
     for piece in range(len(item)):

@@ -10,6 +10,8 @@ Source: the core of a knapsack, Balas and Zemel 1980.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, IntArray
@@ -52,7 +54,7 @@ def packing_of_core(
     # Those that the relaxation divides, whose reduced price is 0.
     basic = int(np.count_nonzero(gain <= 1e-9 * prices.max(initial=0.0)))
     _release(tasks, left, demand, order, basic, dear, CORE_TABLE // pieces)
-    item, size, again = pieces_of(most - tasks, _room(left, demand), some)
+    cut = pieces_of(most - tasks, _room(left, demand), some)
     shape = [1, 1]
     for position, r in enumerate(dear.tolist()):
         shape[1 - position] = int(left[r]) + 1
@@ -63,29 +65,37 @@ def packing_of_core(
     across = np.zeros((len(prices), 2), dtype=np.int64)
     for position, r in enumerate(dear.tolist()):
         across[:, 1 - position] = demand[:, r]
-    value = np.zeros(shape)
-    load = np.zeros((*shape, len(others)), dtype=np.int64)
-    taken = np.zeros((len(item), *shape), dtype=np.bool_)
-    _fill(
-        value,
-        load,
-        taken,
-        across,
-        np.ascontiguousarray(demand[:, others]),
-        left[others],
-        item,
-        size,
-        again,
-        prices,
-        tasks,
+    table = _Table(
+        np.zeros(shape),
+        np.zeros((*shape, len(others)), dtype=np.int64),
+        np.zeros((len(cut.item), *shape), dtype=np.bool_),
     )
+    other = np.ascontiguousarray(demand[:, others])
+    _fill(table, across, other, left[others], cut, prices, tasks)
     return tasks
 
 
-def pieces_of(
-    most: IntArray, room: IntArray, some: BoolArray
-) -> tuple[IntArray, IntArray, BoolArray]:
-    """Return the workload and tasks of each piece (P,), and whether it may be taken repeatedly.
+class _Table(NamedTuple):
+    """Best worth (rows, columns) by what two resources have left, of the others' ``load`` in that cell.
+
+    ``taken`` (P, rows, columns) marks the pieces.
+    """
+
+    value: FloatArray
+    load: IntArray
+    taken: BoolArray
+
+
+class Pieces(NamedTuple):
+    """Workload and tasks of each piece (P,), and whether it may be taken repeatedly."""
+
+    item: IntArray
+    size: IntArray
+    again: BoolArray
+
+
+def pieces_of(most: IntArray, room: IntArray, some: BoolArray) -> Pieces:
+    """Return the pieces of workloads.
 
     A workload whose limit binds is cut into pieces of 1, 2, 4, ... tasks and a rest.
 
@@ -106,7 +116,7 @@ def pieces_of(
             again.append(False)
             left -= size[-1]
             piece *= 2
-    return np.array(item, np.int64), np.array(size, np.int64), np.array(again, np.bool_)
+    return Pieces(np.array(item, np.int64), np.array(size, np.int64), np.array(again, np.bool_))
 
 
 def _room(left: IntArray, demand: IntArray) -> IntArray:
@@ -141,8 +151,10 @@ def _release(tasks, left, demand, order, basic, dear, cells):
 
 
 @compiled
-def _fill(value, load, taken, across, other, left, item, size, again, prices, tasks):
+def _fill(table, across, other, left, pieces, prices, tasks):
     """Fill the table piece by piece, then add the tasks of the fullest cell to ``tasks``."""
+    value, load, taken = table
+    item, size, again = pieces
     rows, columns = value.shape
     others = len(left)
     for piece in range(len(item)):

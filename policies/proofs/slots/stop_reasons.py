@@ -26,12 +26,12 @@ def stops_in_slot(problem: Problem, pool: SlotPool, on_server: IntArray) -> tupl
         tuple(map(limited_by_resource, problem.resources)),
         on_server.sum(axis=0).astype(np.float64),
         pool.limit,
-        pool.demand,
-        left,
-        np.divide(1.0, largest, out=np.zeros(m), where=largest > 0),
-        pool.allowed_on_kind,
-        pool.kind,
-        np.full(q, "", dtype=object),
+        demand=pool.demand,
+        left=left,
+        share_of_unit=np.divide(1.0, largest, out=np.zeros(m), where=largest > 0),
+        allowed=pool.allowed_on_kind,
+        kind=pool.kind,
+        reasons=np.full(q, "", dtype=object),
     )
     reasons = pool.reasons.copy()
     reasons[pool.workloads] = stops

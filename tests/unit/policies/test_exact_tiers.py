@@ -51,7 +51,8 @@ def test_long_floats_and_whole_numbers_answer_as_fractions_do(seed):
 
 def test_long_floats_leave_few_questions_open():
     asked = left = 0
-    for seed in range(40):
+    # Of fewer, the last digits of two answers decide, which processors round differently.
+    for seed in range(100):
         draw = Draw(seed)
         if draw.mode != "divisible" or draw.policy != "drfh":
             continue
@@ -70,4 +71,4 @@ def test_long_floats_leave_few_questions_open():
             asked += len(groups)
             left += int((~yes & ~no).sum())
     if asked:  # there are processors without long floats
-        assert left < asked / 10
+        assert left < asked / 15

@@ -123,3 +123,25 @@ def test_rows_that_fill_up_next_to_each_other_leave_no_round_open():
     steps = solve(problem, "drfh").floors
     for answer in (steps.raised, steps.rest):
         assert all(item.proven for item in answer.certificate.rounds)
+
+
+@pytest.mark.parametrize("most_steps", [1, 5, 10**6])
+def test_programs_that_begin_anew_agree_with_those_that_go_on(monkeypatch, most_steps):
+    """Whether a program goes on from the basis before it, or begins near its own optimum."""
+    problem = guaranteed_pool(limited_pool(grouped_pool(200, 40), 60), 40)
+    expected = solve(problem, "drfh")
+    began = []
+    near = SimplexLevels._run_near
+
+    def counted(levels, basis, fixed):
+        began.append(levels)
+        return near(levels, basis, fixed)
+
+    monkeypatch.setattr(SimplexLevels, "_run_near", counted)
+    monkeypatch.setattr("policies.leximin.highs.MOST_STEPS", most_steps)
+    answer = solve(problem, "drfh")
+    assert answer.level == pytest.approx(expected.level, rel=1e-9, nan_ok=True)
+    assert verify(problem, answer).valid
+    # Each model begins near its optimum once, and again only where it needs more steps.
+    again = len(began) - len({id(levels) for levels in began})
+    assert (again > 0) == (most_steps < 10**6)

@@ -5,9 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from policies import Certificate, solve, verify
+from policies import Certificate, Limit, Problem, solve, verify
+from policies.leximin.group_rounds import GroupRounds
+from policies.leximin.refinement import filled_up
+from policies.model.server_classes import server_classes
 from policies.proofs.cost_curve import CostCurve
+from policies.proofs.group_bounds import without_noise
 from policies.proofs.level_bounds import RoundProof, lift_left
+from policies.proofs.normal_form import normalise
 from tests.unit.policies.problems import problem_of
 
 
@@ -80,3 +85,71 @@ def test_tenants_that_only_rounding_lifts_end_a_round_together(costs, frozen):
     proof = RoundProof(1.0, lift, CostCurve.of(np.arange(4), np.ones(4), np.ones(4), 4))
     assert proof.stuck_but_for_rounding.tolist() == [*frozen, False]
     assert not proof.stuck.any()
+
+
+def small_limit(capacity, servers, weight, demand, group, kind, amount):
+    """A pool in groups, in which the first one may have next to nothing of the first resource."""
+    groups = max(group) + 1
+    return Problem.create(
+        resources=["cpu", "memory"], capacity=capacity, server_count=servers,
+        server_labels=[{"kind": str(row)} for row in range(len(capacity))],
+        tenants=[f"tenant-{i}" for i in range(len(weight))], weight=weight, demand=demand,
+        groups=[f"group-{g}" for g in range(groups)], tenant_group=group,
+        selectors=[{} if each is None else {"kind": str(each)} for each in kind],
+        limits=[Limit("group", 0, np.array([amount, np.inf]))],
+    )  # fmt: skip
+
+
+SMALL_LIMITS = [
+    small_limit(
+        [[5, 1], [5, 3]], [45, 51], [0.12589254117941673, 0.0199526231496888,
+         0.03162277660168379, 0.039810717055349734], [[5, 9], [2, 9], [1, 9], [1, 8]],
+        [2, 0, -1, 0], [None, 0, 0, 0], 0.010548847185901353,
+    ),
+    small_limit(
+        [[2, 7], [4, 5], [2, 6]], [80, 96, 69], [0.6309573444801932, 0.31622776601683794,
+         0.19952623149688797, 0.001995262314968879, 0.01, 0.31622776601683794],
+        [[8, 1], [6, 7], [6, 2], [6, 7], [1, 9], [1, 9]], [0, -1, -1, 0, -1, 0],
+        [0, None, None, 1, 1, 1], 0.022987147661975287,
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("problem", SMALL_LIMITS)
+def test_no_round_stays_open_beside_a_limit_that_is_next_to_nothing(problem):
+    """An allowance for rounding, as a part of the pool, is much of such a limit."""
+    answer = solve(problem, "drfh", mode="divisible")
+    assert [item.proven for item in answer.certificate.rounds] == [True, True]
+    assert verify(problem, answer).valid
+    amount = problem.limits[0].amount[0]
+    mine = problem.tenant_group == 0
+    assert answer.tasks[mine] @ problem.demand[mine, 0] == pytest.approx(amount, rel=1e-14)
+
+
+def test_rooms_that_a_program_left_are_filled_up():
+    """Some of two tenants' places are moved, so that both classes are full again."""
+    problem = Problem.create(
+        resources=["cpu", "memory"], capacity=[[10, 5], [4, 8]], server_labels=[{}, {"kind": "b"}],
+        tenants=["a", "b", "c"], demand=[[2, 1], [1, 2], [1, 1]],
+        groups=["ml"], tenant_group=[0, 0, -1],
+    )  # fmt: skip
+    form = normalise(problem, server_classes(problem)).leximin
+    exact = GroupRounds(form, None, interior=False).run()
+    assert (exact.x > 0).sum() > form.n, "a tenant has several places"
+    workload = int((exact.x > 0).sum(axis=1).argmax())
+    moved = exact.x.copy()
+    moved[workload] += 1e-10 * np.array([1.0, -1.0])
+    filled = filled_up(form, moved, exact.share)
+    assert np.abs(form.used_parts(moved) - form.used_parts(exact.x)).max() > 1e-11
+    assert form.used_parts(filled) == pytest.approx(form.used_parts(exact.x), abs=1e-14)
+    assert form.tenant_sums(filled) == pytest.approx(exact.share, rel=1e-15)
+
+
+def test_prices_lose_what_rounding_alone_explains():
+    problem = problem_of([[10, 10], [5, 9]], [[1, 2], [2, 1]], server_labels=[{}, {"kind": "b"}])
+    form = normalise(problem, server_classes(problem)).leximin
+    prices = np.array([[1e-15, 2.0], [0.0, 2.0 * (1 + 1e-14)]])
+    assert np.ptp(without_noise(form, prices), axis=0).tolist() == [0.0, 0.0]
+    assert without_noise(form, prices)[0].tolist() == [0.0, prices[1, 1]]
+    apart = np.array([[1e-9, 2.0], [0.0, 2.0 * (1 + 1e-9)]])
+    assert np.array_equal(without_noise(form, apart), apart)
