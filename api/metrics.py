@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 
-from django.db.models import Count, F, Min
+from django.db.models import Count, Min
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
@@ -21,7 +21,7 @@ from allocator_service.allocation.models import Heartbeat, Run, RunStatus
 from allocator_service.core.clock import utc_now
 from allocator_service.enforcement.models import Blockage, Drift
 from allocator_service.enforcement.selectors import agents_of_open_pools
-from allocator_service.pools.models import RecomputeJob
+from allocator_service.pools.recompute import DECISION_JOBS
 from allocator_service.webhooks.selectors import delivery_counts
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -66,8 +66,7 @@ class DatabaseCollector(Collector):
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         now = utc_now()
-        waiting = RecomputeJob.objects.filter(wanted__gt=F("settled"))
-        jobs = waiting.aggregate(count=Count("pk"), oldest=Min("run_after"))
+        jobs = DECISION_JOBS.open_rows().aggregate(count=Count("pk"), oldest=Min("run_after"))
         yield GaugeMetricFamily(
             "allocation_recompute_jobs_waiting",
             "Pools whose changes are not yet in a decision.",

@@ -96,7 +96,7 @@ def _serializer_seconds(entries: int) -> float:
     """Return the seconds of the usual way without HTTP, a serializer for pages of 1,000 rows."""
     from rest_framework import serializers
 
-    from allocator_service.ledger.selectors import entries_after
+    from allocator_service.ledger.selectors import BEGINNING, Place, entries_after
 
     names = ("pool", "tenant", "server_owner", "resource", "unit", "kind", "reason", "source",
              "event_id", "digest")  # fmt: skip
@@ -109,10 +109,10 @@ def _serializer_seconds(entries: int) -> float:
         **{name: serializers.DateTimeField() for name in ("start", "end", "recorded_at")},
     }
     serializer = type("EntrySerializer", (serializers.Serializer,), fields)()
-    begin, written, position = time.perf_counter(), 0, 0
-    while rows := entries_after(position, caller=None, limit=1_000):
+    begin, written, place = time.perf_counter(), 0, BEGINNING
+    while rows := entries_after(place, caller=None, limit=1_000):
         written += _written([serializer.to_representation(row) for row in rows])
-        position = rows[-1]["sequence"]
+        place = Place(rows[-1]["sequence"], rows[-1]["pool_id"])
     if written < entries:  # the pool meters itself meanwhile
         raise RuntimeError(f"the serializer wrote {written} of {entries} entries")
     return time.perf_counter() - begin

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable
 from dataclasses import replace
 
+import numba
 import numpy as np
 
 from benchmarks.instances import google_pool
@@ -21,7 +23,12 @@ SIZE_OF_A_PIECE = 15.6
 
 def measure(*, quick: bool) -> list[Row]:
     """Measure 900 tenants on Table 1's servers. The scan is timed on its first tasks only."""
-    rows = [_pool(repeat=3 if quick else 10)]
+    repeat = 3 if quick else 10
+    rows = [
+        _pool(PARTS, "heap in Python", _heap, goal=100.0, repeat=repeat),
+        _pool(PARTS, "heap in Numba", _compiled_heap, goal=None, repeat=repeat),
+        _pool(1.0, "heap in Numba", _compiled_heap, goal=None, repeat=repeat),
+    ]
     for resources, goal in ((2, 20.0), (4, 3.0)):
         if quick and resources > 2:
             continue
@@ -37,9 +44,9 @@ def measure(*, quick: bool) -> list[Row]:
     return rows
 
 
-def _tasks_pool(resources: int) -> Problem:
+def _tasks_pool(resources: int, parts: float = PARTS) -> Problem:
     problem = google_pool(900, resources=resources)
-    return replace(problem, demand=(problem.demand / PARTS).round(5))
+    return replace(problem, demand=(problem.demand / parts).round(5))
 
 
 def _gangs_pool() -> tuple[Problem, Problem]:
@@ -107,21 +114,30 @@ def _scanned_gangs(quick: bool) -> Row:
     )
 
 
-def _pool(*, repeat: int) -> Row:
-    problem = _tasks_pool(2)
+def _pool(
+    parts: float,
+    peer: str,
+    heap: Callable[[Problem], np.ndarray],
+    *,
+    goal: float | None,
+    repeat: int,
+) -> Row:
+    """Measure Algorithm 1 on one pool, whose demands are divided by ``parts``."""
+    problem = _tasks_pool(2, parts)
     answer = solve(problem, "drf", mode="indivisible")
-    peer, count = best_seconds(lambda: problem, _heap, repeat=repeat)
+    heap(problem)  # compiled before it is timed
+    peer_seconds, count = best_seconds(lambda: problem, heap, repeat=repeat)
     ours, _ = best_seconds(
-        lambda: _tasks_pool(2), lambda p: solve(p, "drf", mode="indivisible"), repeat=repeat
+        lambda: _tasks_pool(2, parts), lambda p: solve(p, "drf", mode="indivisible"), repeat=repeat
     )
     return Row(
         name="drf, whole tasks",
         sizes=f"{problem.t} tenants, {int(answer.tasks.sum())} tasks",
         ours_seconds=ours,
-        peer="heap in Python",
-        peer_seconds=peer,
+        peer=peer,
+        peer_seconds=peer_seconds,
         agreement=float(np.abs(answer.tasks - count).max()),
-        goal=100.0,
+        goal=goal,
     )
 
 
@@ -143,6 +159,29 @@ def _heap(problem: Problem) -> np.ndarray:
         else:
             heapq.heappop(waiting)
     return np.array(count)
+
+
+def _compiled_heap(problem: Problem) -> np.ndarray:
+    step = problem.dominant_share_per_task / problem.effective_weight
+    count: np.ndarray = _launch_by_heap(step, problem.demand, problem.totals.copy())
+    return count
+
+
+@numba.njit
+def _launch_by_heap(step: np.ndarray, demand: np.ndarray, left: np.ndarray) -> np.ndarray:
+    """Run Algorithm 1 as ``_heap`` does."""
+    count = np.zeros(len(step))
+    waiting = [(0.0, j) for j in range(len(step))]
+    while len(waiting) > 0:
+        j = waiting[0][1]
+        if demand[j, 0] <= left[0] and demand[j, 1] <= left[1]:
+            left[0] -= demand[j, 0]
+            left[1] -= demand[j, 1]
+            count[j] += 1.0
+            heapq.heapreplace(waiting, (count[j] * step[j], j))
+        else:
+            heapq.heappop(waiting)
+    return count
 
 
 def _placement_row(rule: str, resources: int, goal: float, quick: bool) -> Row:

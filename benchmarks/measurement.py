@@ -23,6 +23,7 @@ class Row:
         agreement: Largest relative difference between the two answers, or None if there is only one.
         goal: Required least ratio (peer / ours), or None for a record without a goal.
         notes: Certified gap, capacity violation, iterations, ...
+        unit: Unit of both sides if they are no times, such as memory in GB.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Row:
     agreement: float | None
     goal: float | None
     notes: str = ""
+    unit: str = "s"
 
     @property
     def ratio(self) -> float:
@@ -46,7 +48,10 @@ class Row:
 
     def to_document(self) -> dict[str, Any]:
         """Return the row as a document for the JSON result."""
-        return asdict(self) | {"ratio": self.ratio, "met": self.met}
+        document = asdict(self) | {"ratio": self.ratio, "met": self.met}
+        if self.unit == "s":
+            del document["unit"]
+        return document
 
 
 def best_seconds(
@@ -92,9 +97,9 @@ def print_table(rows: Sequence[Row]) -> None:
         (
             row.name,
             row.sizes,
-            duration(row.ours_seconds),
+            amount(row.ours_seconds, row.unit),
             row.peer,
-            duration(row.peer_seconds),
+            amount(row.peer_seconds, row.unit),
             f"{row.ratio:.1f}x",
             "-" if row.goal is None else f"{row.goal:g}x {'met' if row.met else 'MISSED'}",
             "-" if row.agreement is None else f"{row.agreement:.0e}",
@@ -105,6 +110,11 @@ def print_table(rows: Sequence[Row]) -> None:
     widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
     for line in lines:
         print("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)))
+
+
+def amount(number: float, unit: str) -> str:
+    """Return a row's number with its unit."""
+    return duration(number) if unit == "s" else f"{number:.2f} {unit}"
 
 
 def duration(seconds: float) -> str:

@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measurement import duration
+from benchmarks.measurement import amount
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE = DOCS / "benchmarks.md"
@@ -40,12 +40,13 @@ def tables(measured: dict[str, Any]) -> str:
 
 def _line(row: dict[str, Any]) -> str:
     goal = "–" if row["goal"] is None else f"≥ {row['goal']:g}, {'met' if row['met'] else 'missed'}"
+    unit = row.get("unit", "s")
     cells = (
         row["name"],
         row["sizes"],
-        duration(row["ours_seconds"]),
+        amount(row["ours_seconds"], unit),
         row["peer"],
-        duration(row["peer_seconds"]),
+        amount(row["peer_seconds"], unit),
         f"{row['ratio']:.1f}",
         goal,
         "–" if row["agreement"] is None else f"{row['agreement']:.0e}",

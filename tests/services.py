@@ -63,7 +63,9 @@ def pytest_load_initial_conftests(early_config: pytest.Config):
         early_config.add_cleanup(folder.remove)
         servers = Servers(folder, durable=False, tests=True)
         early_config.add_cleanup(servers.stop)  # cleanups run last in, first out
-        os.environ.update(servers.environment, **{COPIED: "1"})
+        os.environ.update(servers.environment)
+        if servers.postgres:
+            os.environ[COPIED] = "1"
     if worker := os.environ.get("PYTEST_XDIST_WORKER"):
         os.environ["REDIS_URL"] = redis_database(_FIRST_OF_WORKERS + int(worker[2:]) % AT_ONCE)
     return (yield)

@@ -1,8 +1,7 @@
 """Decisions read from their stored rows, per tenant and per class of servers of one label value."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal, localcontext
 from functools import cached_property
 from itertools import repeat
@@ -10,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from allocator_service.allocation.decided_gangs import decided_gangs, server_names
+from allocator_service.allocation.decided_gangs import decided_gangs
 from allocator_service.allocation.decided_parts import (
     EXACT,
     GROUP,
@@ -23,10 +22,14 @@ from allocator_service.allocation.decided_parts import (
     ServerClassName,
     Vector,
 )
-from allocator_service.allocation.documents import stored_document
-from allocator_service.allocation.models import Allocation, Floors, Run, Schedule
-from allocator_service.allocation.selectors import input_of
-from allocator_service.allocation.stored_placements import stored_placements
+from allocator_service.allocation.decided_rows import StoredRows, stored_rows
+from allocator_service.allocation.decided_slots import (
+    most_of_slots,
+    raise_to,
+    single_servers,
+    tasks_by_class,
+)
+from allocator_service.allocation.models import Run
 from allocator_service.core.errors import Conflict
 from allocator_service.core.quantities import Resource
 from allocator_service.pools.clusters import CLUSTER_LABEL, cluster_of
@@ -40,29 +43,6 @@ from policies import (
 _ROUNDING = Decimal("1e-9")
 
 
-@dataclass(frozen=True)
-class StoredRows:
-    """The stored rows of a decision.
-
-    `document` is its input, whose workloads and classes are referred to by position. `tasks` are per
-    workload, with its tenant's weighted share. `classes` count their servers, with the labels that all
-    of them carry. `placements` are of a workload and a kind of its pieces on a class, in tasks or pieces
-    per server. `plan`, `intervals` and `period_seconds` are those of a schedule. `floors` are the
-    answers that prove how guarantees are met, if reserved parts are read. `names` are those of the
-    servers of the classes that have pieces of gangs, if these are read.
-    """
-
-    document: Mapping[str, Any]
-    tasks: Sequence[tuple[float, float | None]]
-    classes: Sequence[tuple[int, Mapping[str, str]]]
-    placements: Sequence[tuple[int, int, int, float]]
-    plan: Mapping[str, Any] | None = None
-    intervals: Sequence[Sequence[int]] = ()
-    period_seconds: int = 0
-    floors: Mapping[str, Any] | None = None
-    names: Mapping[int, Sequence[str]] | None = None
-
-
 def decided_by_class(
     run: Run, *, label: str, reserves: bool = False, gangs: bool = False, cluster: str = ""
 ) -> Decided:
@@ -72,7 +52,7 @@ def decided_by_class(
     leaves out all other servers. Raises `Gone` once its input is pruned, which that of a decision in
     force never is, and `Conflict` if the policy gives clusters no parts.
     """
-    rows = _stored(run, reserves, gangs)
+    rows = stored_rows(run, reserves=reserves, gangs=gangs)
     return decided_from(rows, run=run, label=label, reserves=reserves, cluster=cluster)
 
 
@@ -82,30 +62,6 @@ def decided_from(
     """Return the decision that is stored as these rows."""
     with localcontext(EXACT):
         return _Reading(rows, run, label, cluster).decided(reserves=reserves)
-
-
-def _stored(run: Run, reserves: bool, gangs: bool) -> StoredRows:
-    """Read the rows of a run by a statement for each table."""
-    allocations = list(
-        Allocation.objects.filter(run=run)
-        .order_by("position")
-        .values_list("tasks", "weighted_share")
-    )
-    placed = stored_placements(run)
-    schedule = Schedule.objects.filter(run=run).first()
-    floors = Floors.objects.filter(run=run).first() if reserves else None
-    document = input_of(run)
-    return StoredRows(
-        document=document,
-        tasks=allocations,
-        classes=[(each.count, each.traits.labels) for each in placed.ranges],
-        placements=list(placed),
-        plan=None if schedule is None else schedule.plan,
-        intervals=() if schedule is None else schedule.intervals,
-        period_seconds=0 if schedule is None else schedule.period_seconds,
-        floors=None if floors is None else stored_document(floors.document),
-        names=server_names(run.pool, document["workloads"], placed) if gangs else None,
-    )
 
 
 class _Reading:
@@ -154,7 +110,7 @@ class _Reading:
             shares.setdefault(owner, float("inf") if share is None else share)
         slots = self._slots()
         if slots:
-            totals, by_class = _most(slots)
+            totals, by_class = most_of_slots(slots)
         else:
             whole = self._added(
                 (owner, None, self._times(tasks, demand))
@@ -244,7 +200,7 @@ class _Reading:
         """Return what guarantees give to tenants by class, or more where they do not lend it."""
         reserved = self._added(self._guaranteed())
         for owner, name, amounts in self._not_lent():
-            _raise(reserved, (owner, name), amounts)
+            raise_to(reserved, (owner, name), amounts)
         return reserved
 
     def _guaranteed(self) -> Iterator[tuple[str, ServerClassName, Vector]]:
@@ -477,7 +433,7 @@ class _Reading:
                 (row["tenant"], name, self._times(tasks, self.demand[position]))
                 for row in slot["allocations"]
                 for position in [position_of[row["tenant"], row["workload"]]]
-                for name, tasks in _where(row, names)
+                for name, tasks in tasks_by_class(row, names)
             )
             for slot in self.rows.plan["slots"]
         ]
@@ -493,45 +449,3 @@ class _Reading:
             value = server["labels"].get(self.label)
             names |= dict.fromkeys(single_servers(server["name"], server["count"]), value)
         return names
-
-
-def single_servers(name: str, count: int) -> list[str]:
-    """Return the names that `policies` gives to the single servers of a row of a document."""
-    if count == 1:
-        return [name]
-    width = max(4, len(str(count)))
-    return [f"{name}-{number:0{width}d}" for number in range(1, count + 1)]
-
-
-def _where(
-    row: Mapping[str, Any], names: Mapping[str, ServerClassName]
-) -> Iterator[tuple[ServerClassName, float]]:
-    """Yield the tasks of a slot's row by class, which is None in a pool treated as one server."""
-    if "servers" not in row:
-        yield None, row["tasks"]
-        return
-    for item in row["servers"]:
-        if item["server"] in names:
-            yield names[item["server"]], item["tasks"]
-
-
-def _most(
-    slots: Sequence[DecidedSlot],
-) -> tuple[dict[str, Vector], dict[tuple[str, ServerClassName], Vector]]:
-    """Return each tenant's maximum of each resource over the slots, in total and by class."""
-    totals: dict[str, Vector] = {}
-    by_class: dict[tuple[str, ServerClassName], Vector] = {}
-    for slot in slots:
-        of_slot: dict[str, Vector] = {}
-        for (tenant, name), amounts in slot.amounts.items():
-            _raise(by_class, (tenant, name), amounts)
-            held = of_slot.get(tenant, [Decimal(0)] * len(amounts))
-            of_slot[tenant] = [a + b for a, b in zip(held, amounts, strict=True)]
-        for tenant, amounts in of_slot.items():
-            _raise(totals, tenant, amounts)
-    return totals, by_class
-
-
-def _raise(most: dict[Any, Vector], key: Any, amounts: Vector) -> None:
-    held = most.get(key)
-    most[key] = amounts if held is None else [max(a, b) for a, b in zip(held, amounts, strict=True)]

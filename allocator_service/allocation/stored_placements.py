@@ -52,6 +52,15 @@ def placements_store(run: Run, placements: DecidedPlacements) -> None:
     PlacementDocument.objects.create(run=run, document=content)
 
 
+def owners_replaced(content: bytes, keys: Mapping[int, int]) -> bytes:
+    """Return a stored document with other primary keys of the servers' owners."""
+    document = orjson.loads(zlib.decompress(content))
+    for traits in document["traits"]:
+        if traits[2] is not None:
+            traits[2] = keys[traits[2]]
+    return zlib.compress(orjson.dumps(document), 1)
+
+
 def _writes_rows() -> bool:
     """Return whether processes of the release before may read the decision.
 

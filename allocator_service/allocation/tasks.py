@@ -13,6 +13,8 @@ from allocator_service.core.clock import utc_now
 from allocator_service.core.garbage import pause_collection
 
 METER_SECONDS = 10.0
+# One interval of 100,000 tenants is written by one task, however busy the machine is.
+METERING_LIMIT_SECONDS = 900
 # Two solves may use their whole time. The message returns after 180 s (`visibility_timeout`).
 SIMULATION_SECONDS = 2 * SOLVE_SECONDS + 45
 # Redis keeps one list per priority; workers empty the list of decisions (0) first.
@@ -52,7 +54,9 @@ def meter() -> None:
     heartbeat_record(process=METERING, now=min((each.since for each in due), default=now))
 
 
-@shared_task(name="allocation.meter_pool", priority=AFTER_DECISIONS)
+@shared_task(
+    name="allocation.meter_pool", priority=AFTER_DECISIONS, time_limit=METERING_LIMIT_SECONDS
+)
 def meter_pool(pool_id: int) -> None:
     """Write the past use that the pool's decisions gave to the ledger."""
     pool_meter(pool_id=pool_id, now=utc_now())

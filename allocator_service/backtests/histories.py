@@ -11,13 +11,15 @@ from typing import Any, Self
 from zoneinfo import ZoneInfo
 
 import numpy as np
-from django.db import connection
+from django.db import connection, transaction
 
 from allocator_service.backtests.errors import MAX_TASKS, too_large
 from allocator_service.core.durations import parse_duration
 from allocator_service.core.errors import Unacceptable
 from allocator_service.core.quantities import Resource
 from allocator_service.ledger.amounts.open_uses import OPEN_ENTRIES
+from allocator_service.ledger.archive.reading import ENTRIES, entries_with_archived
+from allocator_service.ledger.archive.selections import Selection
 from allocator_service.pools.models import Contribution, MembershipTerms, Pool, WindowKind
 from allocator_service.pools.selectors import resources_of
 from allocator_service.pools.windows import half_life_of
@@ -178,9 +180,14 @@ def submitted_between(
 def _used(
     pool: Pool, tenant: Tenant | None, start: datetime, end: datetime
 ) -> Iterator[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
+    archived = Selection(pool=pool.pk, begin=start, end=end)
+    with (
+        transaction.atomic(),
+        entries_with_archived(archived) as relation,
+        connection.cursor() as cursor,
+    ):
         cursor.execute(
-            _USED,
+            _USED.replace(ENTRIES, relation),
             {
                 "pool": pool.pk,
                 "start": start,

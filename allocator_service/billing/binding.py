@@ -17,7 +17,7 @@ class BindingBudgets:
 
     def pools(self) -> list[int]:
         """Return the keys of the pools that have such budgets."""
-        rows = _binding().filter(pool__retired_at=None)
+        rows = _binding().filter(pool__retired_at=None, pool__moved_at=None)
         return list(rows.order_by("pool").values_list("pool", flat=True).distinct())
 
     def states(self, pool: Pool, at: datetime) -> list[BudgetState]:

@@ -25,6 +25,7 @@ from allocator_service.pools.budgets import Then, effect_text, node_text
 from allocator_service.pools.limits import MAX_OF_POOL, limits_count, refuse_limits
 from allocator_service.pools.locking import pool_lock
 from allocator_service.pools.models import Group, Pool
+from allocator_service.pools.moving import refuse_moved
 from allocator_service.pools.recompute import pool_changed
 from allocator_service.pools.selectors import groups_of, resources_of
 from allocator_service.tenants.models import Tenant
@@ -336,6 +337,7 @@ def budgets_check(*, pool: Pool, now: datetime) -> int:
 
     Idempotent: a threshold is reported once per period. Returns the number of events.
     """
+    refuse_moved(pool.pk)
     recorded = 0
     for balance in balances(pool=pool, budgets=list(budgets_for(pool, None)), now=now):
         for threshold in balance.budget.thresholds:

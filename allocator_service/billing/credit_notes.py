@@ -15,6 +15,7 @@ from allocator_service.core.errors import Conflict, Unacceptable
 from allocator_service.core.locks import Lock, lock_in_transaction
 from allocator_service.core.outbox import event_record
 from allocator_service.pools.models import Pool
+from allocator_service.pools.moving import refuse_moved
 from allocator_service.tenants.models import Tenant
 
 LARGEST = Decimal(10) ** 12
@@ -35,6 +36,7 @@ def credit_note_create(
     Raises `Unacceptable` without a reason or for an amount that is not above 0 in whole minor units, and
     `Conflict` where no price plan is published.
     """
+    refuse_moved(pool.pk)
     # The month must not be closed between the check and the line.
     lock_in_transaction(Lock.BILLING, pool.slug)
     month = _open_month(pool)
@@ -65,6 +67,7 @@ def credit_note_reverse(*, note: CreditNote, reason: str, now: datetime) -> Cred
 
     Raises `Conflict` for one that was reversed, or that reverses one itself.
     """
+    refuse_moved(note.pool_id)
     # A month that closes meanwhile would leave the note on a statement that is written.
     lock_in_transaction(Lock.BILLING, note.pool.slug)
     # A chain of reversals would hide what was credited in the end.

@@ -30,6 +30,7 @@ from allocator_service.core.money import exactly
 from allocator_service.core.outbox import event_record
 from allocator_service.core.planning import without_time_limit
 from allocator_service.pools.models import Pool
+from allocator_service.pools.moving import refuse_moved
 from allocator_service.tenants.models import Tenant
 
 
@@ -59,6 +60,7 @@ def rerating_apply(
     for a published plan, and `Unacceptable` for a plan that reaches beyond the closed months, or without
     a reason.
     """
+    refuse_moved(pool.pk)
     lock_in_transaction(Lock.BILLING, pool.slug)
     # Under the lock: of two callers, the second finds the first one's rerating.
     applied = Rerating.objects.filter(plan=plan).first()

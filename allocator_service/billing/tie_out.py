@@ -11,7 +11,7 @@ from decimal import Context, Decimal
 from typing import Any
 from uuid import UUID
 
-from django.db import connection
+from django.db import connection, transaction
 from django.db.models import Sum
 
 from allocator_service.billing.models import DIFFERENCES, LineKind, Posting
@@ -30,6 +30,8 @@ from allocator_service.core.errors import Unacceptable
 from allocator_service.core.money import exactly
 from allocator_service.core.quantities import EXACT_DIGITS, Resource
 from allocator_service.core.snapshots import one_snapshot
+from allocator_service.ledger.archive.reading import ENTRIES, entries_with_archived
+from allocator_service.ledger.archive.selections import Selection
 from allocator_service.ledger.models import Kind
 from allocator_service.ledger.reporting.periods import Period
 from allocator_service.pools.models import Group, Pool
@@ -375,12 +377,17 @@ def _entries_of(pool: Pool, tenant: int, resource: str, times: Sequence[Unrated]
     """Return some of the entries that have no price."""
     if not times:
         return []
-    with connection.cursor() as cursor:
+    begin, end = min(each.start for each in times), max(each.end for each in times)
+    archived = Selection(pool=pool.pk, begin=begin, end=end)
+    with (
+        transaction.atomic(),
+        entries_with_archived(archived) as relation,
+        connection.cursor() as cursor,
+    ):
         cursor.execute(
-            _UNBILLABLE,
-            [pool.pk, tenant, resource, max(each.end for each in times),
-             min(each.start for each in times), ENTRIES_SHOWN],
-        )  # fmt: skip
+            _UNBILLABLE.replace(ENTRIES, relation),
+            [pool.pk, tenant, resource, end, begin, ENTRIES_SHOWN],
+        )
         return [id_ for (id_,) in cursor.fetchall()]
 
 

@@ -17,7 +17,9 @@ log = structlog.get_logger(__name__)
 
 def pools_watch(*, now: datetime) -> None:
     """Check the budgets and banks of every pool. A failure of one stops no other."""
-    for pool in Pool.objects.filter(retired_at=None).prefetch_related("resource_types"):
+    for pool in Pool.objects.filter(retired_at=None, moved_at=None).prefetch_related(
+        "resource_types"
+    ):
         for check in (budgets_check, banks_check):
             try:
                 check(pool=pool, now=now)

@@ -1,6 +1,6 @@
 """Large writes by COPY in PostgreSQL's binary form, column by column.
 
-Numbers are neither written as text nor parsed, which takes a sixth of the time of `copy_rows`.
+Numbers are neither written as text nor parsed, so that it takes less time than `copy_rows`.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,7 @@
 """History of an object in the admin, from the audit, newest first."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from functools import cache
@@ -17,6 +17,7 @@ from django.db.models import DateTimeField, DecimalField, Field, ForeignKey, Mod
 from allocator_service.core.audit import stated_fields
 from allocator_service.core.display import instant_text
 from allocator_service.core.duration_fields import duration_text
+from allocator_service.core.former_keys import FormerKeys, former_keys
 from allocator_service.core.models import AuditEntry
 from allocator_service.core.quantities import decimal_text
 
@@ -74,52 +75,68 @@ class _Change:
 
 def history_page(instance: Model, number: str) -> tuple["Page[AuditEntry]", list[Done]]:
     """Return a page of the object's changes, including the bulk request that made it, if any."""
-    mine = Q(object_type=instance._meta.model_name, object_id=str(instance.pk))
-    pool, made = getattr(instance, "pool_id", None), getattr(instance, "created_at", None)
-    if pool is not None and made is not None:
-        mine |= Q(
-            object_type="pool",
-            object_id=str(pool),
-            action__startswith=f"{instance._meta.model_name}.",
-            at=made,
-        )
-    entries = AuditEntry.objects.filter(mine).order_by("-id")
+    kind, made = str(instance._meta.model_name), getattr(instance, "created_at", None)
+    pool: Any = instance if kind == "pool" else getattr(instance, "pool", None)
+    # Audit rows and events name their pool by its slug.
+    slug = pool if isinstance(pool, str | None) else pool.slug
+    formers = former_keys([] if slug is None else [slug])
+    mine = shown = formers.entries(kind, instance.pk, slug)
+    of_pool = isinstance(pool, Model) and pool is not instance
+    if of_pool and made is not None:
+        bulk = Q(action__startswith=f"{kind}.", at=made)
+        shown = mine | formers.entries("pool", pool.pk, slug) & bulk
+    entries = AuditEntry.objects.filter(shown).order_by("-id")
     page = Paginator(entries, ENTRIES_A_PAGE).get_page(number)
-    kind = instance._meta.model_name
-    return page, _all_done(
+    changes = [
         # The entry of a bulk request counts its objects; of this one it shows what it was made as.
-        _Change(entry, type(instance), None, _first_state(instance))
+        _Change(entry, type(instance), None, _first_state(instance, mine))
         if entry.object_type != kind and entry.at == made
         else _Change(entry, _model_of(entry), entry.before, entry.after)
         for entry in page.object_list
-    )
+    ]
+    return page, _all_done(changes, formers, [instance, pool] if of_pool else [instance])
 
 
 def entries_done(entries: Iterable[AuditEntry]) -> list[Named]:
     """Return entries of the audit with the objects that they are about."""
     entries = list(entries)
-    done = _all_done(
-        _Change(entry, _model_of(entry), entry.before, entry.after) for entry in entries
-    )
+    changes = [_Change(entry, _model_of(entry), entry.before, entry.after) for entry in entries]
+    done = _all_done(changes, former_keys({each.pool for each in entries if each.pool is not None}))
     return [Named(entry.object_name, each) for entry, each in zip(entries, done, strict=True)]
 
 
-def _first_state(instance: Model) -> Mapping[str, Any]:
-    """Return the fields as the object was made, with every audited change undone."""
+def _first_state(instance: Model, mine: Q) -> Mapping[str, Any]:
+    """Return the fields as the object was made, with every audited change (`mine`) undone."""
     state = stated_fields(instance)
-    changes = AuditEntry.objects.filter(
-        object_type=instance._meta.model_name, object_id=str(instance.pk), before__isnull=False
-    )
+    changes = AuditEntry.objects.filter(mine, before__isnull=False)
     # From the newest to the oldest change, so that each field's oldest value remains.
     for before in changes.order_by("-id").values_list("before", flat=True):
         state |= {name: value for name, value in (before or {}).items() if name in state}
     return state
 
 
-def _all_done(changes: Iterable[_Change]) -> list[Done]:
-    changes = list(changes)
-    names = _names(changes)
+def _all_done(
+    changes: Sequence[_Change], formers: FormerKeys, known: Iterable[Model] = ()
+) -> list[Done]:
+    changes = _with_present_keys(changes, formers)
+    names = _names(changes, known)
     return [_done(change, names) for change in changes]
+
+
+def _with_present_keys(changes: Sequence[_Change], formers: FormerKeys) -> Sequence[_Change]:
+    """Return changes of imported pools with the keys that the objects they refer to have here."""
+    if not formers:
+        return changes
+    return [
+        replace(
+            each,
+            before=None
+            if each.before is None
+            else formers.states(each.entry, each.model, each.before),
+            after=formers.states(each.entry, each.model, each.after),
+        )
+        for each in changes
+    ]
 
 
 def _done(change: _Change, names: Names) -> Done:
@@ -143,20 +160,23 @@ def _done(change: _Change, names: Names) -> Done:
     )
 
 
-def _names(changes: Iterable[_Change]) -> Names:
-    """Return the names of the objects whose keys the changes state, by one query for each model."""
+def _names(changes: Iterable[_Change], known: Iterable[Model]) -> Names:
+    """Return the names of the objects whose keys the changes state, by one query for each model.
+
+    `known` are objects that need none.
+    """
+    names = {(type(each), str(each.pk)): str(each) for each in known}
     keys: dict[type[Model], set[Any]] = {}
     for change in changes:
         for state in (change.before or {}, change.after):
             for name, value in state.items():
                 target = _target(change.model, name)
-                if target is not None and value is not None:
-                    keys.setdefault(target, set()).add(value)
-    return {
-        (target, str(key)): str(found)
-        for target, values in keys.items()
-        for key, found in _found(target, values).items()
-    }
+                if target is None or value is None or (target, str(value)) in names:
+                    continue
+                keys.setdefault(target, set()).add(value)
+    for target, values in keys.items():
+        names |= {(target, str(key)): str(found) for key, found in _found(target, values).items()}
+    return names
 
 
 def _found(target: type[Model], values: Collection[Any]) -> Mapping[Any, Model]:

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
+from functools import cache
 from typing import Any, Generic, TypeVar
 from uuid import UUID, uuid4
 
@@ -29,6 +30,7 @@ from django.db.models import Min, Q, QuerySet
 
 from allocator_service.core.errors import DomainError
 from allocator_service.core.locks import Lock, try_lock_across_transactions
+from allocator_service.core.notifications import notify
 
 # A job that crashes its worker crashes the next one too: three deaths end the job, with the reason.
 MAX_ATTEMPTS = 3
@@ -226,8 +228,7 @@ def resend_job(kind: JobKind[J], key: int | UUID) -> None:
 
 def wake_relay(queue: str) -> None:
     """Have the relay look for due jobs of a queue as soon as the transaction is committed."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_notify(%s, %s)", [JOBS_CHANNEL, queue])
+    notify(JOBS_CHANNEL, queue)
 
 
 # Filled by `ready` of the apps, before a relay or a worker starts.
@@ -239,13 +240,8 @@ def register_jobs(kind: JobKind[Any], task: Task) -> None:
     _registered.append((kind, task))
 
 
-def registered_jobs() -> Sequence[tuple[JobKind[Any], Task]]:
-    """Return the kinds of jobs of all apps, with their tasks."""
-    return tuple(_registered)
-
-
-# One statement, as it runs ten times a second. An array is computed once. A subquery that the planner
-# runs again for each row locks more rows than its limit, as those that it has locked are skipped.
+# One statement, as it runs at least once a second. An array is computed once. A subquery that the
+# planner runs again for each row locks more rows than its limit: those that it has locked are skipped.
 _CLAIM_PUBLICATION = """
 WITH due AS MATERIALIZED (
     SELECT ARRAY({select} FOR NO KEY UPDATE OF {table} SKIP LOCKED) AS ids),
@@ -256,11 +252,27 @@ SELECT id FROM sent, due ORDER BY array_position(due.ids, sent.id)
 """
 
 
-def next_due(kind: JobKind[J], *, now: datetime) -> datetime | None:
-    """Return the first instant after `now` at which a job is due that was not sent yet."""
+@cache
+def _open_statement(kinds: tuple[JobKind[Any], ...]) -> tuple[str, list[Any]]:
+    """Return the statement that answers for each kind whether a row is open, built once."""
+    queries = [kind.open_rows().values("pk")[:1].query.sql_with_params() for kind in kinds]
+    exists = ", ".join(f"EXISTS ({statement})" for statement, _ in queries)
+    return f"SELECT {exists}", [each for _, parameters in queries for each in parameters]
+
+
+def open_jobs() -> Sequence[tuple[JobKind[Any], Task]]:
+    """Return the registered kinds with an open job, without which a kind has none that is due."""
+    with connection.cursor() as cursor:
+        cursor.execute(*_open_statement(tuple(kind for kind, _ in _registered)))
+        (found,) = cursor.fetchall()
+    return tuple(each for each, is_open in zip(_registered, found, strict=True) if is_open)
+
+
+def next_due(kind: JobKind[J]) -> datetime | None:
+    """Return the first instant at which a job is due that was not sent yet."""
     if not issubclass(kind.model, ScheduledJob):
         return None
-    waiting = kind.open_rows().filter(published_at=None, claimed_at=None, run_after__gt=now)
+    waiting = kind.open_rows().filter(published_at=None, claimed_at=None)
     first: datetime | None = waiting.aggregate(first=Min("run_after"))["first"]
     return first
 

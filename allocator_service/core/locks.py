@@ -26,7 +26,9 @@ class Lock(IntEnum):
     BACKTEST = 9
     COMPARISON = 11
     MAIL = 12
+    LEDGER_ARCHIVE = 16
     WEBHOOK = 14
+    POOL_MOVE = 15
     EVENT_SEAL = 4
     BILLING = 7
     LEDGER_SEAL = 5
@@ -44,6 +46,12 @@ def lock_in_transaction(namespace: Lock, name: str) -> None:
     """Wait for the lock and hold it until the transaction ends."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [lock_key(namespace, name)])
+
+
+def share_in_transaction(namespace: Lock, name: str) -> None:
+    """Wait for the end of an exclusive lock, and share the lock until the transaction ends."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock_shared(%s)", [lock_key(namespace, name)])
 
 
 def try_lock_in_transaction(namespace: Lock, name: str) -> bool:

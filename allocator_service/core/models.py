@@ -87,6 +87,31 @@ class AuditEntry(models.Model):
         return f"{self.action} of {self.object_name} by {self.actor}"
 
 
+class FormerKey(models.Model):
+    """The primary key that an object of an imported pool had until an instant in another installation.
+
+    Audit rows and digests of price plans from before name the object by it. `pool` is the pool's slug,
+    and `key` the primary key here.
+    """
+
+    pool = models.SlugField(max_length=63)
+    object_type = models.CharField(max_length=40)
+    key = models.BigIntegerField()
+    former = models.BigIntegerField()
+    until = models.DateTimeField()
+
+    class Meta:
+        db_table = "core_former_key"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["pool", "object_type", "key", "until"], name="former_key_unique"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.object_type} {self.former} of {self.pool} until {self.until}"
+
+
 class IdempotencyClaim(models.Model):
     """The stored answer to a POST with an `Idempotency-Key`, written in the effect's transaction."""
 

@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
+import psycopg
 from django.db import connection
 
 from allocator_service.core.errors import Unavailable
 from allocator_service.core.locks import Lock, lock_key
 from allocator_service.core.own_connections import own_connection
+from allocator_service.core.snapshots import BEGIN_SNAPSHOT
 
 MAX_STREAMS = 4
 RETRY_SECONDS = 10
@@ -45,7 +47,7 @@ class SnapshotConnection:
         for setting in ("statement_timeout = 0", "TimeZone = 'UTC'", "DateStyle = 'ISO'"):
             self._connection.execute(f"SET {setting}")
         self._connection.autocommit = False
-        self._connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        self._connection.execute(BEGIN_SNAPSHOT)
 
     def _locked(self, slot: int) -> bool:
         key = lock_key(Lock.LEDGER_EXPORT, str(slot))
@@ -55,6 +57,14 @@ class SnapshotConnection:
     def row(self, statement: str, parameters: dict[str, Any]) -> tuple[Any, ...] | None:
         """Return the first row of a statement, or None."""
         return self._connection.execute(statement, parameters).fetchone()
+
+    def rows(self, statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
+        """Return all rows of a statement."""
+        return self._connection.execute(statement, parameters).fetchall()
+
+    def cursor(self) -> psycopg.Cursor[Any]:
+        """Return a cursor of the snapshot's transaction."""
+        return self._connection.cursor()
 
     def run(self, statement: str) -> None:
         """Run a statement within the snapshot's transaction."""

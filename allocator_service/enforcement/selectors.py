@@ -112,8 +112,8 @@ def agent_named(*, pool: Pool, name: str) -> Agent | None:
 
 
 def agents_of_open_pools() -> list[Agent]:
-    """Return the agents of all pools that are not retired."""
-    return list(Agent.objects.present().filter(pool__retired_at=None))
+    """Return the agents of all pools that are neither retired nor closed for a move."""
+    return list(Agent.objects.present().filter(pool__retired_at=None, pool__moved_at=None))
 
 
 def newest_reports(pool: Pool) -> tuple[list[Agent], Mapping[int, Mapping[str, Any]]]:

@@ -11,6 +11,7 @@ from allocator_service.allocation.decided_parts import EXACT, Vector
 from allocator_service.allocation.models import Run
 from allocator_service.core.errors import DomainError
 from allocator_service.core.quantities import Resource
+from allocator_service.enforcement.held_servers import JobsEnding, ServersHeld, ending_of, holds_of
 from allocator_service.enforcement.models import Agent, Blockage
 from allocator_service.enforcement.rendering.limits import TenantLimits
 from allocator_service.enforcement.rendering.rounding import NOISE
@@ -41,39 +42,6 @@ class AgentState:
     stale: bool
     behind: int | None
     problems: Sequence[str]
-
-
-@dataclass(frozen=True)
-class ServersHeld:
-    """Servers that a scheduler holds for jobs which start together, until all of them are free.
-
-    `beside` are the numbers of the jobs that still run there, by tenant.
-    """
-
-    jobs: Sequence[str]
-    servers: Sequence[str]
-    beside: Mapping[str, int]
-
-    @property
-    def others(self) -> int:
-        """The number of all jobs that still run there."""
-        return sum(self.beside.values())
-
-
-@dataclass(frozen=True)
-class JobsEnding:
-    """Jobs above the decision that end together, or have just ended, by the report of an agent.
-
-    `heir` is the tenant whose jobs wait for what they hold, None if no job does.
-    """
-
-    agent: str
-    name: str
-    jobs: Sequence[str]
-    tasks: int
-    ends_at: datetime
-    heir: str | None
-    ended: bool
 
 
 @dataclass(frozen=True)
@@ -248,7 +216,7 @@ def _rows_of(
         agent, reported = place.reported.get(tenant.slug, (None, None))
         row = _row(tenant, reported, resources, limits.units)
         if agent is not None and reported is not None:
-            row = replace(row, ending=_ending(agent, reported))
+            row = replace(row, ending=ending_of(agent, reported))
         timed = limits.decided.period_seconds > 0
         # Where time is divided a job waits for its tenant's slot, and is not kept by the scheduler.
         rows.append(replace(row, pending_demand=None if timed else row.pending_demand))
@@ -354,8 +322,8 @@ def tenant_use(*, pool: Pool, tenant: Tenant, now: datetime) -> TenantUse | None
         any(agent.is_stale(now) for agent, _ in rows),
         waiting.get("pending_reason"),
         blocked_since=_blocked_since(pool).get(tenant.slug),
-        holds=[held for _, row in rows for held in _holds(row)],
-        ending=[each for agent, row in rows for each in _ending(agent, row)],
+        holds=[held for _, row in rows for held in holds_of(row)],
+        ending=[each for agent, row in rows for each in ending_of(agent, row)],
         silent=[(agent.cluster, agent.received_at) for agent, _ in rows if agent.is_stale(now)],
         clusters={cluster: vector for cluster, vector in used.items() if cluster},
     )
@@ -396,7 +364,7 @@ def _row(
         reported.get("pending_reason"),
         # Reports stored before the field existed lack it.
         _vector(demand, resources) if (demand := reported.get("pending_demand")) else None,
-        holds=_holds(reported),
+        holds=holds_of(reported),
         absent_since=_absent_since(reported),
     )
 
@@ -423,32 +391,6 @@ def _absent_since(reported: Mapping[str, Any]) -> datetime | None:
     """Return since when a tenant is absent. Reports stored before the field existed lack it."""
     since = reported.get("absent_since")
     return None if since is None else datetime.fromisoformat(since)
-
-
-def _holds(reported: Mapping[str, Any]) -> list[ServersHeld]:
-    return [
-        ServersHeld(
-            each["jobs"],
-            each["servers"],
-            {row["tenant"]: row["jobs"] for row in each["beside"]},
-        )
-        for each in reported.get("holds", ())
-    ]
-
-
-def _ending(agent: Agent, reported: Mapping[str, Any]) -> list[JobsEnding]:
-    return [
-        JobsEnding(
-            agent.name,
-            each["name"],
-            each["jobs"],
-            each["tasks"],
-            datetime.fromisoformat(each["ends_at"]),
-            each["heir"],
-            each["ended"],
-        )
-        for each in reported.get("ending", ())
-    ]
 
 
 def _vector(quantities: Mapping[str, str], resources: Sequence[Resource]) -> Vector:

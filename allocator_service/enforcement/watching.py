@@ -29,8 +29,9 @@ State = TypeVar("State", Drift, Blockage)
 
 
 def pools_enforced() -> list[Pool]:
-    """Return the open pools that have an agent."""
-    pools = Pool.objects.filter(retired_at=None, agents__in=Agent.objects.present()).distinct()
+    """Return the open pools that have an agent, except those that are closed for a move."""
+    present = Agent.objects.present()
+    pools = Pool.objects.filter(retired_at=None, moved_at=None, agents__in=present).distinct()
     return list(pools.prefetch_related("resource_types"))
 
 

@@ -17,9 +17,11 @@ from allocator_service.core.display import exact_text
 from allocator_service.core.errors import DomainError
 from allocator_service.core.quantities import parse_quantity
 from allocator_service.core.shown_fields import between
+from allocator_service.core.visible import visible_pools
 from allocator_service.ledger.intake.corrections import entry_correct
 from allocator_service.ledger.intake.sources import source_free
 from allocator_service.ledger.models import Block, Entry, Kind, UsageSource
+from allocator_service.ledger.selectors import archived_pools
 
 
 class CorrectionForm(forms.Form):
@@ -73,6 +75,15 @@ class EntryAdmin(ReadOnlyAdmin):
     @admin.display(description="kind and source", ordering="kind")
     def origin(self, entry: Entry) -> str:
         return f"{entry.get_kind_display()}, {entry.source}"
+
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """List the entries in the database, and name the months whose entries are archived."""
+        seen = visible_pools(request.user).of(archived_pools(), "pool__slug")
+        months = seen.order_by("archive__month").values_list("archive__month", flat=True)
+        archived = [f"{month:%B %Y}" for month in dict.fromkeys(months)]
+        return super().changelist_view(request, {**(extra_context or {}), "archived": archived})
 
     def get_urls(self) -> list[URLPattern]:
         correct = path(

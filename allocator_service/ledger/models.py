@@ -115,10 +115,14 @@ class PendingEntry(models.Model):
 
 
 class Seal(models.Model):
-    """The permanent place of a committed entry in the gapless order that consumers read."""
+    """The permanent place of a committed entry in the gapless order that consumers read.
 
-    sequence = models.BigIntegerField(primary_key=True)
-    entry_id = models.UUIDField()
+    An installation numbers the entries of all its pools in one order. The entries of a pool that was
+    imported keep the numbers of the installation that they come from, which other pools may have here.
+    """
+
+    entry_id = models.UUIDField(primary_key=True)
+    sequence = models.BigIntegerField()
     start = models.DateTimeField()
     pool = models.ForeignKey(Pool, models.PROTECT, related_name="+", db_index=False)
     tenant = models.ForeignKey(Tenant, models.PROTECT, related_name="+", db_index=False)
@@ -126,15 +130,38 @@ class Seal(models.Model):
 
     class Meta:
         db_table = "ledger_seal"
-        ordering = ["sequence"]
+        ordering = ["sequence", "pool"]
         indexes = [
-            models.Index(fields=["pool", "sequence"], name="ledger_seal_by_pool"),
+            models.Index(fields=["sequence", "pool"], name="ledger_seal_by_number"),
             models.Index(fields=["tenant", "sequence"], name="ledger_seal_by_tenant"),
         ]
-        constraints = [models.UniqueConstraint(fields=["entry_id"], name="ledger_seal_once")]
+        constraints = [
+            models.UniqueConstraint(fields=["pool", "sequence"], name="ledger_seal_of_pool")
+        ]
 
     def __str__(self) -> str:
         return f"{self.sequence}: {self.entry_id}"
+
+
+class LedgerImport(models.Model):
+    """The numbers of the entries that came with a pool from another installation.
+
+    There are `entries` of them, of which `through` is the last, 0 without any. `numbered` is the last
+    number that this installation had given before.
+    """
+
+    pool = models.OneToOneField(Pool, models.PROTECT, primary_key=True, related_name="+")
+    archive = models.UUIDField()
+    imported_at = models.DateTimeField()
+    entries = models.BigIntegerField()
+    through = models.BigIntegerField()
+    numbered = models.BigIntegerField()
+
+    class Meta:
+        db_table = "ledger_import"
+
+    def __str__(self) -> str:
+        return f"{self.entries:,} entries of {self.pool}"
 
 
 class _PublishedDecision(models.Model):
@@ -250,6 +277,56 @@ class Block(models.Model):
 
     def __str__(self) -> str:
         return f"block {self.number} of {self.pool}"
+
+
+class _ArchivedRange(models.Model):
+    """The number of archived entries and the ranges in which they lie."""
+
+    entries = models.BigIntegerField()
+    first_sequence = models.BigIntegerField()
+    last_sequence = models.BigIntegerField()
+    first_start = models.DateTimeField()
+    last_end = models.DateTimeField()
+
+    class Meta:
+        abstract = True
+
+
+class Archive(_ArchivedRange):
+    """A Parquet file with entries of a month that have left the database.
+
+    `name` is that of the file in the directory of archives. `sha256` is of its bytes, `lines_sha256` of
+    the lines that its entries have in the NDJSON export.
+    """
+
+    name = models.CharField(max_length=100)
+    month = models.DateField()
+    size = models.BigIntegerField()
+    sha256 = models.BinaryField()
+    lines_sha256 = models.BinaryField()
+    archived_at = models.DateTimeField()
+
+    class Meta:
+        db_table = "ledger_archive"
+        ordering = ["month", "pk"]
+        constraints = [models.UniqueConstraint(fields=["name"], name="ledger_archive_name_unique")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class ArchivedPool(_ArchivedRange):
+    """The entries of one pool in an archive, with the sums of their amounts by resource and kind."""
+
+    archive = models.ForeignKey(Archive, models.CASCADE, related_name="pools")
+    pool = models.ForeignKey(Pool, models.PROTECT, related_name="+")
+    amounts = models.JSONField()
+
+    class Meta:
+        db_table = "ledger_archived_pool"
+
+    def __str__(self) -> str:
+        return f"{self.archive}: {self.pool}"
 
 
 class Meter(models.Model):

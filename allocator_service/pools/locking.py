@@ -6,12 +6,17 @@ therefore serial, their generations are in commit order, and nothing can deadloc
 
 from uuid import UUID
 
+from allocator_service.core.display import instant_text
+from allocator_service.core.errors import Conflict
 from allocator_service.core.selecting import missing
 from allocator_service.pools.models import Pool, Server
 
 
-def pool_lock(pool: Pool) -> Pool:
-    """Return the present pool, locked until the transaction ends. Raises `Missing` once retired."""
+def pool_lock(pool: Pool, *, moved: bool = False) -> Pool:
+    """Return the present pool, locked until the transaction ends. Raises `Missing` once retired.
+
+    Raises `Conflict` with `pool.moved` for a pool that is closed for a move, unless `moved`.
+    """
     locked = (
         # Not FOR UPDATE: inserts that refer to the pool take FOR KEY SHARE on it and need not wait.
         Pool.objects.select_for_update(of=("self",), no_key=True)
@@ -20,7 +25,19 @@ def pool_lock(pool: Pool) -> Pool:
     )
     if locked is None:
         raise missing("pool.not_found")
+    if locked.moved_at is not None and not moved:
+        raise moved_error(locked)
     return locked
+
+
+def moved_error(pool: Pool) -> Conflict:
+    """Return the error for a change of a pool that is closed for its move to another installation."""
+    since = "" if pool.moved_at is None else f" since {instant_text(pool.moved_at)}"
+    place = pool.moved_to or "another installation"
+    return Conflict(
+        f"The pool {pool.slug} has been closed for changes{since}: it moves to {place}.",
+        code="pool.moved",
+    )
 
 
 def server_lock(server_id: UUID) -> Server:

@@ -21,7 +21,8 @@ PATIENCE = timedelta(seconds=2)
 DECISION_JOBS = JobKind(
     RecomputeJob,
     Lock.RECOMPUTE,
-    is_open=Q(wanted__gt=F("settled")),
+    # A pool that moves to another installation is decided there.
+    is_open=Q(wanted__gt=F("settled"), pool__moved_at=None),
     claim_fields=("claimed", "first_change_at"),
     order=("run_after",),
 )

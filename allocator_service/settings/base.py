@@ -35,6 +35,7 @@ INSTALLED_APPS = [
     "allocator_service.enforcement",
     "allocator_service.mail",
     "allocator_service.backtests",
+    "allocator_service.transfers",
     "api",
 ]
 

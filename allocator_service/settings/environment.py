@@ -74,6 +74,7 @@ class Environment:
     placement_rows: bool | None
     clock_file: str
     static_root: str
+    ledger_archive_dir: str
     trusted_proxies: list[IPv4Network | IPv6Network]
     pulse_file: str
     notify_socket: str
@@ -117,6 +118,7 @@ def read_environment(*, secret_key: str | None = None) -> Environment:
         placement_rows=_placement_rows(_env.str("PLACEMENT_ROWS", "")),
         clock_file=_env.str("CLOCK_FILE", ""),
         static_root=_env.str("STATIC_ROOT", ""),
+        ledger_archive_dir=_env.str("LEDGER_ARCHIVE_DIR", ""),
         trusted_proxies=_networks("TRUSTED_PROXIES", _env.list("TRUSTED_PROXIES", default=[])),
         pulse_file=_env.str("PULSE_FILE", ""),
         notify_socket=_env.str("NOTIFY_SOCKET", ""),

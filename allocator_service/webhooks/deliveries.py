@@ -291,6 +291,16 @@ def _release_queue(webhook: UUID, *, not_before: datetime) -> None:
     )
 
 
+def next_due() -> datetime | None:
+    """Return the first instant at which a queue is due and not leased, if a delivery is pending."""
+    with connection.cursor() as sql:
+        sql.execute(
+            "SELECT min(GREATEST(due_at, claimed_until)) FROM webhook_queue WHERE due_at IS NOT NULL"
+        )
+        due: datetime | None = sql.fetchall()[0][0]
+    return due
+
+
 def queues_wake(*, now: datetime) -> int:
     """Make idle queues due that have pending deliveries, and return how many there were.
 

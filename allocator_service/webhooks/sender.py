@@ -16,6 +16,7 @@ from django.db import connection
 
 from allocator_service.allocation.services import heartbeat_record
 from allocator_service.core.loops import DATABASE_ERRORS, RECONNECT_SECONDS
+from allocator_service.core.notifications import DELIVERIES_CHANNEL, EVENTS_CHANNEL, Listener
 from allocator_service.webhooks.deliveries import (
     RETENTION,
     Claim,
@@ -23,12 +24,16 @@ from allocator_service.webhooks.deliveries import (
     deliveries_claim,
     deliveries_create,
     deliveries_prune,
+    next_due,
     queues_wake,
 )
 from allocator_service.webhooks.sending import Outcome, request_send
 from allocator_service.webhooks.targets import Networks
 
+# Of a turn while requests are in flight, or while another sender holds a delivery that is due.
 POLL_SECONDS = 0.2
+# Of a turn without a notification and without a delivery that becomes due.
+IDLE_SECONDS = 1.0
 HEARTBEAT_SECONDS = 2.0
 HOUSEKEEPING_SECONDS = 60.0
 FAST_THREADS, SLOW_THREADS = 24, 24
@@ -60,6 +65,7 @@ class Sender:
             for slow, threads in ((False, FAST_THREADS), (True, SLOW_THREADS))
         }
         self._in_flight: dict[Future[Outcome], tuple[Claim, bool]] = {}
+        self._listener = Listener(EVENTS_CHANNEL, DELIVERIES_CHANNEL)
         self._heartbeat_due = self._housekeeping_due = 0.0
         self._stopped = False
 
@@ -81,7 +87,8 @@ class Sender:
             lane.shutdown()
 
     def turn(self, monotonic: float) -> None:
-        """Record finished requests, send due deliveries, and wait for a short time."""
+        """Record finished requests, send due deliveries, and wait until there is more to do."""
+        self._listener.prepare()
         for future in [each for each in self._in_flight if each.done()]:
             claim, _ = self._in_flight[future]
             attempt_record(
@@ -97,8 +104,17 @@ class Sender:
                 self._send_due(slow)
         if self._in_flight:
             wait(self._in_flight, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
-        else:
-            time.sleep(POLL_SECONDS)
+        elif not self._stopped:
+            self._listener.wait(self._seconds_until_due())
+
+    def _seconds_until_due(self) -> float:
+        """Return the seconds until the next delivery is due, at most those of an idle turn."""
+        due = next_due()
+        if due is None:
+            return IDLE_SECONDS
+        # A wait may end slightly before its time, and the delivery would wait for another turn.
+        seconds = (due - self._clock()).total_seconds() + 0.001
+        return min(seconds if seconds > 0 else POLL_SECONDS, IDLE_SECONDS)
 
     def _run_housekeeping(self, monotonic: float) -> None:
         now = self._clock()

@@ -12,6 +12,7 @@ from allocator_service.core.audit import audit_record, stated_fields
 from allocator_service.core.errors import Conflict, Unacceptable
 from allocator_service.core.locks import Lock, lock_in_transaction
 from allocator_service.core.models import EventSeal
+from allocator_service.core.notifications import DELIVERIES_CHANNEL, notify
 from allocator_service.core.outbox import EVENT_KINDS, event_record
 from allocator_service.core.versions import check_version
 from allocator_service.pools.models import Pool
@@ -193,6 +194,7 @@ def webhook_test(*, webhook: Webhook, now: datetime) -> Delivery:
         created_at=now,
     )
     WebhookQueue.objects.filter(webhook=webhook).update(due_at=now, failures=0)
+    notify(DELIVERIES_CHANNEL)
     return delivery
 
 
@@ -208,6 +210,7 @@ def delivery_resend(*, delivery: Delivery, now: datetime) -> Delivery:
     delivery.state, delivery.finished_at = DeliveryState.PENDING, None
     delivery.due_at, delivery.give_up_at = now, now + GIVE_UP_AFTER
     delivery.save(update_fields=["state", "finished_at", "due_at", "give_up_at"])
+    notify(DELIVERIES_CHANNEL)
     audit_record(
         action="webhook.resend",
         instance=webhook,

@@ -49,9 +49,9 @@ class CorrectionsView(ContractView):
         Only operators may. `quantity` is the whole quantity that the entry should have had, whatever
         was corrected before; the entry itself stays as it is, and the new one keeps the `reason`. A
         quantity that is right already is refused with 422 `correction.nothing`, and a correction
-        cannot be corrected itself (409 `entry.correction`). If the entry's month is closed, the
-        difference becomes an adjustment on the statement of the open month, at the prices of its own
-        time.
+        cannot be corrected itself (409 `entry.correction`). An archived entry cannot be corrected until
+        its month is restored (409 `entry.archived`). If the entry's month is closed, the difference
+        becomes an adjustment on the statement of the open month, at the prices of its own time.
         """
         entry_id = uuid_or_none(entry)
         if entry_id is None:

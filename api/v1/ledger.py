@@ -10,7 +10,13 @@ from rest_framework.response import Response
 from allocator_service.ledger.exporting import entries_export
 from allocator_service.ledger.intake.chain import FORMAT_WITH_DOCUMENTS
 from allocator_service.ledger.intake.sealing import SEALED_AT_ONCE
-from allocator_service.ledger.selectors import blocks_after, entries_after, position_of
+from allocator_service.ledger.selectors import (
+    BEGINNING,
+    Place,
+    blocks_after,
+    entries_after,
+    place_of,
+)
 from allocator_service.tenants.models import Tenant
 from api.auth import EVERY_SCOPE, OPERATOR_AND_BILLING
 from api.contract import documents
@@ -119,7 +125,7 @@ class EntriesView(FeedView):
         """
         return self.answer_feed(
             lambda after, limit: entries_after(
-                _position(after, self.tenant),
+                _place(after, self.tenant),
                 caller=self.tenant,
                 limit=limit,
                 **{name: self.query[name] for name in ("pool", "tenant", "kind")},
@@ -130,13 +136,13 @@ class EntriesView(FeedView):
         )
 
 
-def _position(entry: UUID | None, caller: Tenant | None) -> int:
-    """Return the place of an entry in the sealed order, 0 before the first."""
-    position = 0 if entry is None else position_of(entry, caller=caller)
+def _place(entry: UUID | None, caller: Tenant | None) -> Place:
+    """Return the place of an entry in the sealed order, the beginning for none."""
+    place = BEGINNING if entry is None else place_of(entry, caller=caller)
     # An entry of another tenant, or one that is not sealed, has no place that the caller can know.
-    if position is None:
+    if place is None:
         raise bad_cursor()
-    return position
+    return place
 
 
 class ExportView(ContractView):
@@ -159,7 +165,7 @@ class ExportView(ContractView):
         after = self.query["after"]
         renderer = self.request.accepted_renderer
         export = entries_export(
-            _position(None if after is None else row_in(FEED, after), self.tenant),
+            _place(None if after is None else row_in(FEED, after), self.tenant),
             file_format=copy_format(renderer.format),
             columns=entry_columns(caller=self.tenant),
             caller=self.tenant,

@@ -17,7 +17,12 @@ from allocator_service.billing.exports.focus import (
     focus_rows,
 )
 from allocator_service.billing.models import Closing
-from allocator_service.billing.statements.manifest import OF_CLOSING, entries_of, manifest_of
+from allocator_service.billing.statements.manifest import (
+    OF_CLOSING,
+    archived_of,
+    entries_of,
+    manifest_of,
+)
 from allocator_service.billing.statements.selectors import (
     closing_get,
     month_content,
@@ -27,6 +32,7 @@ from allocator_service.billing.statements.selectors import (
 from allocator_service.core.clock import utc_now
 from allocator_service.core.snapshots import one_snapshot
 from allocator_service.ledger.exporting import entries_export
+from allocator_service.ledger.selectors import BEGINNING
 from api.auth import EVERY_SCOPE
 from api.contract import documents
 from api.contract.operations import computes, exports, shows
@@ -188,7 +194,7 @@ class MonthEntriesView(PoolView):
         closing = closing_get(pool=self.pool, month=of)
         renderer: Any = request.accepted_renderer
         export = entries_export(
-            0,
+            BEGINNING,
             file_format=copy_format(renderer.format),
             columns=entry_columns(caller=self.tenant),
             caller=self.tenant,
@@ -196,5 +202,6 @@ class MonthEntriesView(PoolView):
             pool=self.pool.slug,
             condition=OF_CLOSING,
             conditioned=entries_of(closing),
+            archived=archived_of(closing),
         )
         return stream_entries(export, renderer, entry_columns(caller=self.tenant))

@@ -118,6 +118,11 @@ class Service:
             peaks += int(peak) / 1024
         return peaks
 
+    @property
+    def pids(self) -> list[int]:
+        """Return the ids of the started processes, without those of their children."""
+        return [process.pid for process in self._processes.values()]
+
     def stop(self) -> None:
         """Stop every process."""
         for process in self._processes.values():

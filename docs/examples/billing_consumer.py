@@ -22,8 +22,9 @@ from typing import Any
 EXACT = Context(prec=1000)  # sums of amounts are exact: nothing is rounded on the way
 TABLES = """
 CREATE TABLE IF NOT EXISTS entries (
-    sequence INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, pool TEXT NOT NULL, tenant TEXT NOT NULL,
-    resource TEXT NOT NULL, kind TEXT NOT NULL, amount TEXT NOT NULL, document TEXT NOT NULL);
+    sequence INTEGER NOT NULL, id TEXT PRIMARY KEY, pool TEXT NOT NULL, tenant TEXT NOT NULL,
+    resource TEXT NOT NULL, kind TEXT NOT NULL, amount TEXT NOT NULL, document TEXT NOT NULL,
+    UNIQUE (pool, sequence));  -- a pool that moved here keeps its numbers, which others may have
 CREATE TABLE IF NOT EXISTS cursor (one INTEGER PRIMARY KEY CHECK (one = 1), after TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS statements (
     pool TEXT, month TEXT, tenant TEXT, billed TEXT NOT NULL, currency TEXT NOT NULL,

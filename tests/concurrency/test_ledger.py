@@ -19,7 +19,7 @@ from allocator_service.ledger.intake.entries import partitions_make_ahead
 from allocator_service.ledger.intake.sealing import entries_seal
 from allocator_service.ledger.intake.usage import UsageEvent, usage_record
 from allocator_service.ledger.models import Entry, Identity, Seal
-from allocator_service.ledger.selectors import entries_after
+from allocator_service.ledger.selectors import BEGINNING, Place, entries_after
 from allocator_service.pools.services import pool_create
 from tests.integration.conftest import NOON, settings
 
@@ -62,8 +62,8 @@ def test_a_consumer_by_cursor_sees_every_entry_once(batch, tenant):
     def read():
         entries_seal(now=NOON)
         for limit, seen in consumers.items():
-            position = seen[-1]["sequence"] if seen else 0
-            seen += entries_after(position, caller=None, limit=limit)
+            place = Place(seen[-1]["sequence"], seen[-1]["pool_id"]) if seen else BEGINNING
+            seen += entries_after(place, caller=None, limit=limit)
 
     with ThreadPoolExecutor(WRITERS) as threads:
         writers = [threads.submit(write, batch, owner, number) for number in range(WRITERS)]
@@ -211,8 +211,8 @@ def test_a_consumer_that_pages_by_id_misses_what_commits_late(batch, tenant):
         after = naive[-1].pk if naive else "00000000-0000-0000-0000-000000000000"
         naive.extend(Entry.objects.filter(pk__gt=after).order_by("pk"))
         entries_seal(now=NOON)
-        position = sealed[-1]["sequence"] if sealed else 0
-        sealed.extend(entries_after(position, caller=None, limit=10))
+        place = Place(sealed[-1]["sequence"], batch.pk) if sealed else BEGINNING
+        sealed.extend(entries_after(place, caller=None, limit=10))
 
     with open_transaction(batch, owner, "late"):
         time.sleep(0.01)  # ids are in the order of their milliseconds

@@ -1,8 +1,10 @@
 """A pool to work with, made through the services that every interface calls."""
 
+import dataclasses
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -65,6 +67,14 @@ def recomputed_elsewhere(pool: Pool) -> Run | None:
         return recomputed(pool, NOON + timedelta(seconds=1))
     finally:
         connection.close()
+
+
+@pytest.fixture
+def archives(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """A directory of archives."""
+    django = request.getfixturevalue("settings")
+    django.ENVIRONMENT = dataclasses.replace(django.ENVIRONMENT, ledger_archive_dir=str(tmp_path))
+    return tmp_path
 
 
 @pytest.fixture

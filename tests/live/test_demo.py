@@ -7,9 +7,11 @@ from demo import sample
 from demo.main_job import run_main_job
 from demo.run import invitation
 from launcher.client import Client
+from tests.examples import long
 from tests.live.conftest import launched
 
 
+@long
 def test_each_command_is_answered(tmp_path, worker_id):
     # A service of its own, because the demo's tenants have names that other tests use.
     with launched("kept", worker_id, tmp_path) as service:

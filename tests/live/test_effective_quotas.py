@@ -13,7 +13,7 @@ from math import floor
 import pytest
 
 from launcher.processes import stop
-from tests.examples import thorough
+from tests.examples import long, thorough
 from tests.live.kueue_site import QUEUES, KueueAgent, Site, pool_for, until, wanted_tasks
 from tests.references.kueue import proportional
 
@@ -174,7 +174,8 @@ def test_a_node_that_is_gone_gives_new_quotas_within_five_seconds(
         stop(process, patience_seconds=10)
 
 
-@pytest.mark.parametrize("seed", range(5 if thorough() else 1))
+@long
+@pytest.mark.parametrize("seed", range(5))
 def test_two_hundred_queues_use_no_less_than_in_proportion_to_their_spec(
     service, operator, site, tmp_path, seed
 ):

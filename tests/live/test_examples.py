@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import requests
 
+from tests.examples import long
 from tests.live.conftest import launched
 from tests.live.service import LiveService
 
@@ -162,9 +163,13 @@ ALONE = 12  # tasks of A, or B, in its half of the pool: 50 / 4
     ("policy", "table", "totals"),
     [
         ({"name": "drf", "mode": "indivisible"}, TABLE_1A, (86, 56)),
-        ({"name": "asset", "mode": "indivisible"}, TABLE_1A, (86, 56)),
-        ({"name": "lt-drf", "options": {"placement": "pool"}}, TABLE_1B, (59, 59)),
-        ({"name": "lt-af", "options": {"placement": "pool"}}, TABLE_1B, (59, 59)),
+        pytest.param({"name": "asset", "mode": "indivisible"}, TABLE_1A, (86, 56), marks=long),
+        pytest.param(
+            {"name": "lt-drf", "options": {"placement": "pool"}}, TABLE_1B, (59, 59), marks=long
+        ),
+        pytest.param(
+            {"name": "lt-af", "options": {"placement": "pool"}}, TABLE_1B, (59, 59), marks=long
+        ),
         ({"name": "h-mrf", "options": {"placement": "pool"}}, TABLE_1B, (59, 59)),
     ],
     ids=lambda value: value["name"] if isinstance(value, dict) else "",
@@ -205,8 +210,8 @@ def test_example_3_unserved_tasks_wait(
 @pytest.mark.parametrize(
     ("policy", "second", "aggregates", "degrees"),
     [
-        ("lt-drf", (35, 30), (150, 200), (50 / 40, 100 / 90)),
-        ("lt-af", (42, 16), (171, 172), (57 / 40, 86 / 90)),
+        pytest.param("lt-drf", (35, 30), (150, 200), (50 / 40, 100 / 90), marks=long),
+        pytest.param("lt-af", (42, 16), (171, 172), (57 / 40, 86 / 90), marks=long),
         ("h-mrf", (40, 20), (165, 180), (1.375, 1)),
     ],
 )

@@ -9,11 +9,14 @@ import requests
 
 from launcher.client import Client
 from launcher.postgres import OWNER_ROLE
+from tests.examples import long
 from tests.faults.checker import ledger_wrongs, wrongs
 from tests.faults.clients import Reporter, Writer
 from tests.live.conftest import decision_of
 from tests.live.replicas import Replicated, environment_of, replicated
 from tests.live.service import LiveService
+
+pytestmark = long
 
 POOLS = ("ash", "oak")
 WRITERS = 3

@@ -1,7 +1,8 @@
 """The screenshots of the documentation, taken from a running service.
 
-`ALLOCATOR_RECORD_PICTURES=1 ./dev test -n 0 tests/live/test_pictures.py` writes them to docs/pictures.
-Without the variable the same pages are opened and photographed, so that each picture can still be taken.
+`ALLOCATOR_RECORD_PICTURES=1 ./dev test --thorough -n 0 tests/live/test_pictures.py` writes them to
+docs/pictures. Without the variable the same pages are opened and photographed, so that each picture can
+still be taken.
 """
 
 import os
@@ -15,8 +16,11 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from launcher.client import Client
+from tests.examples import long
 from tests.live.conftest import decision_of, launched, opened, superuser_of
 from tests.live.service import LiveService
+
+pytestmark = long
 
 DOCS = Path(__file__).parents[2] / "docs" / "pictures"
 WIDTH = 1280

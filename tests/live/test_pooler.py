@@ -17,8 +17,11 @@ from psycopg.conninfo import conninfo_to_dict
 from launcher.client import Client
 from launcher.processes import wait_until_ready
 from tests.debian import PGBOUNCER, Unavailable, unpacked
+from tests.examples import long
 from tests.live.conftest import decision_of, launched, servers_of
 from tests.live.service import LiveService
+
+pytestmark = long
 
 POOL_SIZE = 2
 ENTRIES = 100

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.debian import HAPROXY, NGINX, Packages, Unavailable, unpacked
-from tests.examples import thorough
+from tests.examples import long, thorough
 
 REQUESTS = 50_000 if thorough() else 2_000
 CLIENTS = 4
@@ -59,7 +59,7 @@ _COMMANDS = {
 }
 
 
-@pytest.fixture(params=_COMMANDS)
+@pytest.fixture(params=["nginx", pytest.param("haproxy", marks=long)])
 def proxy_port(request, service, tmp_path) -> Iterator[int]:
     packages, configuration, command = _COMMANDS[request.param]
     root = _unpacked_or_skip(packages)

@@ -12,10 +12,12 @@ import pytest
 from api.v1.urls import urlpatterns
 from launcher.client import Client
 from launcher.postgres import APPLICATION_ROLE
-from tests.examples import numbers
+from tests.examples import long, numbers
 from tests.live.conftest import decision_of
 from tests.live.replicas import Replicated, environment_of, replicated
 from tests.live.service import LiveService
+
+pytestmark = long
 
 POOL = "/api/v1/pools/fen"
 CALLERS = 4

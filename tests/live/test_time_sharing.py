@@ -1,4 +1,4 @@
-"""Time-sharing on the real clock, with the service's own processes: borders are met."""
+"""Time-sharing on the real clock, with the service's own processes."""
 
 import time
 from datetime import datetime, timedelta
@@ -32,10 +32,27 @@ def test_a_change_is_in_force_at_the_border_of_a_slot_and_metered_from_it_on(ope
 
     border = instant(second["effective_from"])
     entries = metered_past(operator, border)
-    assert {run for run, start, _ in entries if start == border} == {second["id"]}
-    assert first["id"] not in {run for run, start, _ in entries if start > border}
-    assert {run for run, _, end in entries if end == border} == {first["id"]}
-    assert [each for each in entries if each[1] < border < each[2]] == []
+    assert {run for run, _, start, _ in entries if start == border} == {second["id"]}
+    assert first["id"] not in {run for run, _, start, _ in entries if start > border}
+    assert {run for run, _, _, end in entries if end == border} == {first["id"]}
+    # A use that is the same on both sides of the border goes on in its entry.
+    before, after = tasks_until(operator, first, border), tasks_until(operator, second, None)
+    changed = {tenant for tenant in before | after if before.get(tenant) != after.get(tenant)}
+    assert changed >= {"turns-u3"}
+    across = {tenant for _, tenant, start, end in entries if start < border < end}
+    assert across & changed == set()
+
+
+def tasks_until(operator, run, border):
+    """Return the tasks by tenant in the slot of a run that ends at the border, or in its first slot."""
+    document = operator.get(f"/api/v1/runs/{run['id']}/schedule/").body
+    rows = document["timetable"]
+    if border is not None:
+        ends = (border - instant(run["effective_from"])).total_seconds() % PERIOD or PERIOD
+        rows = [row for row in rows if row["end"] == ends]
+    return {
+        each["tenant"]: each["tasks"] for each in document["slots"][rows[0]["slot"]]["allocations"]
+    }
 
 
 def submit(operator, pool, tenant, name, cpu, memory):
@@ -49,12 +66,14 @@ def instant(text):
 
 
 def metered_past(operator, border):
-    """The run, start and end of the pool's entries, once some begin at the border."""
+    """Return the run, tenant, start and end of the pool's entries, once some begin at the border."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         rows = operator.pages("/api/v1/ledger-entries/?pool=clock-turns&kind=usage")
-        entries = [(row["run"], instant(row["start"]), instant(row["end"])) for row in rows]
-        if any(start == border for _, start, _ in entries):
+        entries = [
+            (row["run"], row["tenant"], instant(row["start"]), instant(row["end"])) for row in rows
+        ]
+        if any(start == border for _, _, start, _ in entries):
             return entries
         time.sleep(0.2)
     raise AssertionError(f"nothing is metered from {border} on")

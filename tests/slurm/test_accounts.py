@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.examples import long
 from tests.slurm.conftest import UNCHANGED, decided_by_partition, eventually, pool_for
 
 SMALL = ("--partition=small",)
@@ -55,6 +56,7 @@ def test_a_limit_on_an_account_that_gets_children_is_removed(operator, agent, qu
     assert UNCHANGED in agent.run("--dry-run", expect=1)
 
 
+@long
 def test_jobs_queued_before_classes_come_under_their_limits(operator, service, agent, quiet):
     """They keep the association of their submission: 7 ran where 4 were decided."""
     pool = pool_for(operator, agent)
@@ -117,6 +119,7 @@ def crowded(operator, agent, quiet):
     return quiet
 
 
+@long
 @pytest.mark.parametrize(("before", "left"), [(STARTS, 2), (CANCELS, 0)], ids=["start", "end"])
 def test_jobs_gone_in_a_round_are_fine(crowded, service, agent, tmp_path, before, left):
     folder = interrupted(crowded, tmp_path / "bin", before)

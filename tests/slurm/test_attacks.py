@@ -6,6 +6,7 @@ import time
 import pytest
 
 from launcher.processes import stop
+from tests.examples import long
 from tests.slurm.conftest import UNCHANGED, decided_tasks, eventually, pool_for
 from tests.slurm.sampling import Sampler
 from tests.slurm.test_loop import posted
@@ -38,6 +39,7 @@ def test_an_agent_with_the_key_of_another_cluster_changes_nothing(operator, serv
     assert [(row["agent"], row["cluster"]) for row in agents] == [("slurm-lab", "hpc")]
 
 
+@long
 def test_two_agents_of_one_cluster_never_give_more_than_there_is(operator, agent, quiet, tmp_path):
     """Both write the same decision. A report of one that is older than the other's is let go."""
     pool = pool_for(operator, agent)
@@ -127,6 +129,7 @@ time.time = lambda: real() + {offset}
 """
 
 
+@long
 @pytest.mark.parametrize("offset", [-2, 2], ids=["behind", "ahead"])
 def test_a_clock_that_differs(operator, agent, quiet, tmp_path, offset):
     """By as much as the check lets pass: limits, slots and usage are those of Slurm's clock."""

@@ -14,6 +14,7 @@ from allocator_agent.service import Service
 from allocator_agent.slurm.checking import SlurmCheck
 from allocator_agent.slurm.commands import Commands
 from launcher.processes import stop
+from tests.examples import long
 from tests.slurm.conftest import eventually, pool_for
 
 OTHER = "daemon"  # a user that every Debian has, and that Slurm does not know
@@ -165,6 +166,7 @@ def test_a_controller_that_is_away_ends_with_4(ready, quiet):
     assert "the key may import" in shown
 
 
+@long
 @pytest.mark.parametrize(
     ("enforced", "expect", "missing", "notes"),
     [
@@ -218,6 +220,7 @@ def test_a_qos_that_replaces_limits_of_accounts_is_missing(ready, quiet):
         quiet.run("sacctmgr", "-i", "delete", "qos", "wide")
 
 
+@long
 def test_a_user_needs_rights_and_has_them_from_the_remedies(ready, quiet, service):
     """An operator of Slurm runs whole rounds. Limits by partition need an administrator."""
     if os.geteuid():
@@ -288,6 +291,7 @@ def test_groups_are_compared_with_the_tree(operator, ready, quiet):
     assert "accounts of groups without accounts below them: physics" in lines(shown, "note")
 
 
+@long
 def test_partitions_that_overlap_are_missing_with_limits_by_partition(ready, quiet, service):
     quiet.run("scontrol", "create", "PartitionName=all", "Nodes=mem-1,cpu-1")
     try:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.examples import long
 from tests.slurm.cluster import Cluster, running_cluster
 from tests.slurm.conftest import NODES, UNCHANGED, eventually, pool_for
 from tests.slurm.test_groups import groups
@@ -121,6 +122,7 @@ def test_a_new_account_starts_nothing_before_the_next_round(site, agent, quiet, 
     eventually(lambda: states(quiet)["new"] == ("R", ""))
 
 
+@long
 def test_turned_off_it_leaves_what_it_found(site, agent, quiet, service):
     agent.run("--once")
     assert own(quiet)["root", ""] == 0
@@ -139,6 +141,7 @@ def test_turned_off_it_leaves_what_it_found(site, agent, quiet, service):
     assert agent.run("--dry-run", expect=1).splitlines()[-1] == UNCHANGED
 
 
+@long
 def test_a_limit_of_the_site_on_the_root_account_stays(site, agent, quiet):
     quiet.run("sacctmgr", "-i", "modify", "account", "root", "set", "MaxJobs=50")
     problem = "account root has MaxJobs=50 of the site: new accounts are not closed"
@@ -176,7 +179,13 @@ def laboratory(operator, service, agent, quiet):
 
 
 @needs_root
-@pytest.mark.parametrize("classes", ["", "classes = yes\n"], ids=["accounts", "partitions"])
+@pytest.mark.parametrize(
+    "classes",
+    [
+        pytest.param("", id="accounts"),
+        pytest.param("classes = yes\n", id="partitions", marks=long),
+    ],
+)
 def test_a_new_user_starts_nothing_yet(laboratory, agent, quiet, service, classes):
     closed = f"users = yes\n{classes}{CLOSED}"
     agent.configure(url=service.url, slurm=closed, register_tenants="no")
@@ -225,6 +234,7 @@ def test_a_new_user_starts_nothing_yet(laboratory, agent, quiet, service, classe
     assert not any(in_partitions(quiet).values())
 
 
+@long
 @needs_root
 def test_users_of_an_open_account_go_on_and_those_of_a_new_one_do_not(
     laboratory, agent, quiet, service, operator
@@ -252,6 +262,7 @@ def test_users_of_an_open_account_go_on_and_those_of_a_new_one_do_not(
     assert "guests--bob" not in members(operator, laboratory)
 
 
+@long
 def test_limits_by_partition_leave_a_new_account_closed(site, agent, quiet, service):
     slurm = f"classes = yes\n{CLOSED}"
     agent.configure(url=service.url, slurm=slurm, register_tenants="no")

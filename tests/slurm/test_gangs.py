@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.examples import long
 from tests.slurm.cluster import Cluster, Node, running_cluster
 from tests.slurm.conftest import UNCHANGED, decided_tasks, eventually, pool_for
 
@@ -92,6 +93,7 @@ def test_a_gang_starts_within_two_rounds_and_the_longest_job(operator, agent, qu
     assert UNCHANGED in agent.run("--dry-run")
 
 
+@long
 def test_guaranteed_gangs_take_the_whole_cluster(operator, agent, quiet):
     """Mpi shares the cluster with the stream, until all of its CPUs are guaranteed to it."""
     pool = crowded(operator, agent, quiet)
@@ -114,6 +116,7 @@ def test_guaranteed_gangs_take_the_whole_cluster(operator, agent, quiet):
     assert quiet.jobs("RUNNING") == {"mpi": 2}
 
 
+@long
 def test_without_holding_it_does_not_start(operator, agent, quiet, service):
     """The control: limits alone leave half of the CPUs free, on the wrong nodes."""
     agent.configure(url=service.url, slurm="hold = no")
@@ -156,6 +159,7 @@ def test_what_is_held_ends_with_the_job_and_survives_the_agent(operator, agent, 
     assert reservations(quiet).strip() == "No reservations in the system"
 
 
+@long
 def test_a_heterogeneous_job_is_held_for_as_one(operator, agent, quiet):
     pool = crowded(operator, agent, quiet, lengths=[600])
     parts = ("--nodes=1", "--ntasks=3", "--mem=256", "--nice=1000000")
@@ -197,6 +201,7 @@ def test_a_node_that_drains_is_no_more_held(operator, agent, quiet):
         quiet.run("scontrol", "update", f"NodeName={before[0]}", "State=RESUME")
 
 
+@long
 def test_what_is_held_moves_to_nodes_that_become_free(operator, agent, quiet):
     """Jobs on the nodes of the decision run for an hour, and those on the two others end first."""
     pool = crowded(operator, agent, quiet, lengths=[3600])
@@ -218,6 +223,7 @@ def test_what_is_held_moves_to_nodes_that_become_free(operator, agent, quiet):
     assert quiet.jobs("RUNNING") == {"mpi": 1, "stream": 8}
 
 
+@long
 def test_each_node_is_a_task_where_gangs_are_off(operator, agent, quiet, service):
     agent.configure(url=service.url, gangs="no")
     pool = pool_for(operator, agent)

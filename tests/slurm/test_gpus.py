@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.examples import long
 from tests.slurm.cluster import Cluster, Node, running_cluster
 from tests.slurm.conftest import UNCHANGED, eventually, pool_for
 
@@ -47,6 +48,7 @@ def test_jobs_of_a_type_are_decided_on_the_nodes_that_have_it(operator, agent, q
     assert agent.run("--dry-run").splitlines()[-1] == UNCHANGED
 
 
+@long
 def test_types_that_the_pool_counts_have_limits_of_their_own(operator, agent, quiet):
     names = ("cpu", "gpu", "gpu_a100", "gpu_v100")
     pool = pool_for(operator, agent, resources=resources(*names))

@@ -1,5 +1,6 @@
 """A tree of accounts in Slurm and of groups in the pool: what runs is what the tree decides."""
 
+from tests.examples import long
 from tests.slurm.conftest import UNCHANGED, decided_tasks, eventually, pool_for
 from tests.slurm.test_accounts import below
 
@@ -113,6 +114,7 @@ def test_three_levels_of_accounts_run_what_the_tree_decides(operator, agent, qui
     assert UNCHANGED in agent.run("--dry-run")
 
 
+@long
 def test_jobs_above_a_lowered_limit_do_not_stop_a_sibling(operator, agent, quiet):
     """13 jobs of vision go on where fewer are decided; speech starts on the CPUs that are free."""
     pool = three_levels(operator, agent, quiet)

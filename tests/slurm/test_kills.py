@@ -11,7 +11,7 @@ import pytest
 
 from allocator_agent.slurm.tres import read_limits
 from launcher.processes import stop
-from tests.examples import thorough
+from tests.examples import long, thorough
 from tests.slurm.conftest import NOTHING, UNCHANGED, decided_tasks, eventually, pool_for
 from tests.slurm.demand import ACCOUNTS, Demand
 from tests.slurm.sampling import Sampler
@@ -64,6 +64,7 @@ def test_limits_stay_while_the_service_is_away(operator, service, agent, quiet):
     assert quiet.limits() == {"physics": "cpu=2,mem=512M", "biology": "cpu=2,mem=512M"}
 
 
+@long
 def test_slurm_killed_keeps_its_limits_and_the_agent_goes_on(operator, agent, quiet, tmp_path):
     pool = pool_for(operator, agent)
     quiet.add_accounts("physics")
@@ -87,8 +88,17 @@ def test_slurm_killed_keeps_its_limits_and_the_agent_goes_on(operator, agent, qu
         assert stop(running) == 0  # SIGTERM ends it between two rounds
 
 
-@pytest.mark.parametrize("fault", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "frozen"])
-@pytest.mark.parametrize("name", ["slurmctld", "slurmdbd", "web"])
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        pytest.param("slurmctld", signal.SIGKILL, id="slurmctld-killed"),
+        pytest.param("slurmctld", signal.SIGSTOP, id="slurmctld-frozen", marks=long),
+        pytest.param("slurmdbd", signal.SIGKILL, id="slurmdbd-killed", marks=long),
+        pytest.param("slurmdbd", signal.SIGSTOP, id="slurmdbd-frozen", marks=long),
+        pytest.param("web", signal.SIGKILL, id="web-killed", marks=long),
+        pytest.param("web", signal.SIGSTOP, id="web-frozen"),
+    ],
+)
 def test_fails(operator, service, agent, quiet, tmp_path, name, fault):
     """Slurm or the service fails in the middle of a round: 10 times with `--thorough`, 2 without."""
     pool = pool_for(operator, agent)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.examples import long
 from tests.slurm.cluster import Cluster, running_cluster
 from tests.slurm.conftest import (
     NODES,
@@ -64,8 +65,10 @@ def test_licences_that_the_pool_does_not_have_are_named(operator, agent, quiet):
 
 @pytest.mark.parametrize(
     "policy",
-    [{"name": "drfh", "mode": "indivisible"}, {"name": "drf", "mode": "indivisible"}],
-    ids=["drfh", "drf"],
+    [
+        pytest.param({"name": "drfh", "mode": "indivisible"}, id="drfh"),
+        pytest.param({"name": "drf", "mode": "indivisible"}, id="drf", marks=long),
+    ],
 )
 def test_licences_are_divided_among_accounts(operator, agent, quiet, policy):
     """Five licences, of which both accounts want all: one has two jobs, the other one."""
@@ -101,6 +104,7 @@ def test_licences_are_divided_among_accounts(operator, agent, quiet, policy):
     eventually(lambda: quiet.jobs("RUNNING") == {"physics": 2}, seconds=60)
 
 
+@long
 def test_a_job_of_several_nodes_has_licences_once(operator, agent, quiet):
     pool = pool_for(operator, agent, resources=resources("matlab"))
     quiet.add_accounts("physics")
@@ -113,6 +117,7 @@ def test_a_job_of_several_nodes_has_licences_once(operator, agent, quiet):
     assert agent.run("--dry-run").splitlines()[-1] == UNCHANGED
 
 
+@long
 def test_parts_that_start_together_have_their_licences_together(operator, agent, quiet):
     pool = pool_for(operator, agent, resources=resources("ansys"))
     quiet.add_accounts("physics")
@@ -127,6 +132,7 @@ def test_parts_that_start_together_have_their_licences_together(operator, agent,
     eventually(lambda: quiet.jobs("RUNNING") == {"physics": 2}, seconds=60)
 
 
+@long
 def test_a_job_starts_whose_licence_left_slurm_for_a_moment(operator, agent, quiet):
     """Slurm drops the text of its licences, and limits it by its TRES as before."""
     pool = pool_for(operator, agent, resources=resources("ansys", "matlab"))
@@ -145,6 +151,7 @@ def test_a_job_starts_whose_licence_left_slurm_for_a_moment(operator, agent, qui
     eventually(lambda: quiet.jobs("RUNNING") == {"physics": 1}, seconds=60)
 
 
+@long
 def test_limits_of_partitions_name_no_licences(operator, service, agent, quiet):
     """With a limit of 0 licences in its partition no job with licences would start."""
     pool_for(operator, agent, resources=resources("matlab"))
@@ -163,6 +170,7 @@ def test_limits_of_partitions_name_no_licences(operator, service, agent, quiet):
     assert {limits for partition, limits in rows if partition} == {""}
 
 
+@long
 def test_licences_that_the_policy_cannot_divide_are_a_problem(operator, agent, quiet):
     policy = {"name": "drfh", "mode": "divisible"}
     pool_for(operator, agent, resources=resources("matlab"), policy=policy)

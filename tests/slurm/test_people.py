@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from allocator_agent.slurm.reading import read_reservations
+from tests.examples import long
 from tests.slurm.cluster import Cluster, running_cluster
 from tests.slurm.conftest import NODES, NOTHING, UNCHANGED, decided_tasks, eventually, pool_for
 from tests.slurm.test_groups import groups, member
@@ -123,6 +124,7 @@ def test_users_get_what_the_tree_says(operator, laboratories, agent, quiet):
     assert agent.run("--dry-run").splitlines()[-2:] == [f"To the service: {NOTHING}", UNCHANGED]
 
 
+@long
 def test_limits_in_partitions_are_of_users_too(operator, service, laboratories, agent, quiet):
     agent.configure(url=service.url, slurm=f"{USERS}\nclasses = yes", register_tenants="no")
     agent.run("--once")
@@ -176,6 +178,7 @@ def test_accounts_that_are_no_groups_are_named(operator, laboratories, agent, qu
     assert members(operator, laboratories)["arts--ada"] == "arts"
 
 
+@long
 def test_turned_off_and_on_again(operator, service, laboratories, agent, quiet):
     """What the agent no longer manages is removed in Slurm, and the plan says so."""
     agent.run("--once")
@@ -210,6 +213,7 @@ def test_slots_are_of_users_alone(operator, service, agent, quiet):
         submit(quiet, "physics", "bob", name, "--hold", count=1)
 
 
+@long
 def test_slots_of_users_are_kept_and_used_while_demand_changes(operator, service, agent, quiet):
     """As those of accounts in tests/slurm/test_reservations.py."""
     pool = pool_for(operator, agent, policy={"name": "tda"})
@@ -263,6 +267,7 @@ def slots(cluster):
     return {row.name: (row.account, row.partition, row.cores) for row in rows}
 
 
+@long
 def test_usage_of_a_user_who_has_left_is_counted(operator, laboratories, agent, quiet):
     agent.run("--once")
     (job,) = quiet.submit("physics", "--uid=bob", "--partition=small", seconds=1, count=1)

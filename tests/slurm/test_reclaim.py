@@ -2,6 +2,7 @@
 
 import time
 
+from tests.examples import long
 from tests.slurm.conftest import eventually, pool_for
 from tests.slurm.test_blocked import events
 
@@ -59,6 +60,7 @@ def test_jobs_get_notice_and_end_after_it_and_an_agent_that_starts_again_knows(
     assert [len(events(operator, agent, kind)) for kind in KINDS] == [1, 2]
 
 
+@long
 def test_no_job_ends_before_it_has_run_for_the_minimum(operator, agent, quiet, service):
     pool = pool_for(operator, agent)
     quiet.add_accounts("physics", "biology")

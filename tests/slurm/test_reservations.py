@@ -9,6 +9,7 @@ from allocator_agent.configuration import Configuration
 from allocator_agent.model import Rendering
 from allocator_agent.slurm.commands import Commands
 from allocator_agent.slurm.scheduler import Slurm
+from tests.examples import long
 from tests.slurm.conftest import UNCHANGED, eventually, pool_for
 
 
@@ -93,6 +94,7 @@ def test_demand_that_changes_within_a_slot_of_the_whole_period_is_run(operator, 
     assert [row["drift"] for row in state["tenants"]] == [{}, {}]
 
 
+@long
 def test_a_job_in_a_reservation_of_the_site_stays_there(quiet, monkeypatch):
     for name, value in quiet.environment.items():
         monkeypatch.setenv(name, value)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.examples import long
 from tests.slurm.cluster import Cluster, running_cluster
 from tests.slurm.conftest import UNCHANGED, decided_tasks, eventually
 from tests.slurm.test_gangs import NODES, crowded, reservations, rounds_until_held, state
@@ -51,6 +52,7 @@ def test_a_job_of_one_switch_is_placed_held_for_and_started_on_one(operator, age
     assert UNCHANGED in agent.run("--dry-run")
 
 
+@long
 def test_other_numbers_of_switches_are_gangs_on_any_nodes(operator, agent, quiet):
     pool = crowded(operator, agent, quiet, lengths=[600])
     quiet.submit("mpi", *GANG, "--switches=2", seconds=60)

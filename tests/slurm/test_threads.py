@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.examples import long
 from tests.slurm.cluster import Cluster, running_cluster
 from tests.slurm.conftest import NODES, UNCHANGED, eventually, pool_for
 from tests.slurm.test_reservations import coming, reserved
@@ -20,6 +21,7 @@ def slurm(prefix: Path) -> Iterator[Cluster]:
         yield running
 
 
+@long
 def test_slots_reserve_the_cores_of_their_cpus(operator, agent, quiet):
     """12 CPUs of the partition are 6 cores; 12 cores would be refused."""
     pool = pool_for(operator, agent, policy={"name": "tda"})

@@ -83,7 +83,7 @@ def _runs(block: Block) -> bool:
     test = PROJECT / block.told
     own = _OWN.search(commands(block))
     words = commands(block).split()
-    wanted = {own[3]} if own else {"pg_restore", "install.sh", "compare"} & {
+    wanted = {own[3]} if own else {"pg_restore", "install.sh", "compare", "archive_lines.py"} & {
         Path(word).name for word in words
     }  # fmt: skip
     return test.is_file() and bool(wanted) and all(word in test.read_text() for word in wanted)

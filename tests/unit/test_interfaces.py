@@ -156,4 +156,5 @@ def test_what_settings_name_is_held_as_imports_are():
     assert {name.split(".")[1] for name in named if name.startswith("allocator_service.")} <= {
         *("urls", "wsgi", "core", "tenants", "pools", "workloads", "imports", "ledger"),
         *("allocation", "billing", "webhooks", "enforcement", "mail", "backtests"),
+        "transfers",
     }

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db.models import Count, F, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Count, OuterRef, Q, QuerySet, Subquery
 from django.urls import reverse
 
 from allocator_service.allocation.long_term.metering import LATE
@@ -18,7 +18,8 @@ from allocator_service.core.jobs import BACKTESTS
 from allocator_service.core.templatetags.shown import age
 from allocator_service.core.visible import VisiblePools
 from allocator_service.ledger.selectors import unsealed_since
-from allocator_service.pools.models import Pool, RecomputeJob
+from allocator_service.pools.models import Pool
+from allocator_service.pools.recompute import DECISION_JOBS
 from allocator_service.workloads.models import Workload, WorkloadState
 
 POOLS_SHOWN = 25
@@ -129,8 +130,7 @@ def _states(seen: VisiblePools) -> Iterator[_PoolState]:
     # Only if it is the newest that ended: a later success has resolved it.
     failed = Run.objects.filter(pk__in=ended, status=RunStatus.FAILED)
     failures = {run.pool_id: run for run in failed}
-    waiting = RecomputeJob.objects.filter(wanted__gt=F("settled"))
-    waits = dict(waiting.values_list("pool_id", "run_after"))
+    waits = dict(DECISION_JOBS.open_rows().values_list("pool_id", "run_after"))
     cannot_run = dict(
         Workload.objects.filter(state=WorkloadState.ACTIVE)
         .exclude(unsatisfiable="")

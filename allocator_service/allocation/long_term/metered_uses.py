@@ -12,7 +12,7 @@ import structlog
 
 import policies
 from allocator_service.allocation.audit.decisions import stored_decision
-from allocator_service.allocation.decided import single_servers
+from allocator_service.allocation.decided_slots import single_servers
 from allocator_service.allocation.models import Allocation, Run
 from allocator_service.allocation.selectors import SlotInForce, slot_in_force
 from allocator_service.core.errors import Gone
@@ -101,19 +101,13 @@ def metered_uses(
     With `alone_only`, return only what it would use alone: what it uses is reported.
     """
     found: dict[int, list[MeteredUse]] = {}
+    names = [(each.name, each.unit) for each in resources]
     for use in _uses(decided, slot, alone_only=alone_only):
-        for resource, amount in zip(resources, use.amounts, strict=False):
+        kind = use.kind.value
+        for (name, unit), amount in zip(names, use.amounts, strict=False):
             quantity = amount_stored(amount)
             if quantity > 0:
-                row = MeteredUse(
-                    use.workload,
-                    use.owner,
-                    resource.name,
-                    resource.unit,
-                    use.kind.value,
-                    quantity,
-                    use.cluster,
-                )
+                row = MeteredUse(use.workload, use.owner, name, unit, kind, quantity, use.cluster)
                 found.setdefault(use.tenant, []).append(row)
     return found
 

@@ -24,10 +24,12 @@ from psycopg.errors import LockNotAvailable
 from allocator_service.allocation.long_term.metered_uses import Decided, decided_by, metered_uses
 from allocator_service.allocation.models import Run, RunStatus
 from allocator_service.allocation.selectors import SlotInForce, slot_in_force
+from allocator_service.core.errors import Conflict
 from allocator_service.core.locks import Lock, lock_in_transaction, try_lock_in_transaction
 from allocator_service.ledger.intake.open_uses import OpenUses
 from allocator_service.ledger.models import Meter
 from allocator_service.pools.models import Metering, Pool
+from allocator_service.pools.moving import refuse_moved
 from allocator_service.pools.recompute import interval_around
 from allocator_service.pools.selectors import resources_of
 
@@ -64,7 +66,7 @@ class DueMetering:
 
 def meterings_due(*, now: datetime) -> list[DueMetering]:
     """Return the pools that are to be metered, the furthest behind first, so that each has its turn."""
-    pools = Pool.objects.select_related("meter")
+    pools = Pool.objects.filter(moved_at=None).select_related("meter")
     due = [each for each in (metering_due(pool, now=now) for pool in pools) if each is not None]
     return sorted(due, key=lambda each: (each.since, each.pool.pk))
 
@@ -133,6 +135,11 @@ def _meter_once(pool_id: int, now: datetime, *, wait: bool) -> _Metered:
     if wait:
         lock_in_transaction(Lock.METERING, str(pool_id))
     elif not try_lock_in_transaction(Lock.METERING, str(pool_id)):
+        return _Metered(0, more=False)
+    try:
+        refuse_moved(pool_id)
+    except Conflict:
+        # What is not metered yet is metered where the pool goes.
         return _Metered(0, more=False)
     pool = Pool.objects.prefetch_related("resource_types").get(pk=pool_id)
     meter = _meter_of(pool)

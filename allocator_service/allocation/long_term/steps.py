@@ -18,7 +18,7 @@ from allocator_service.allocation.documents import stored_document
 from allocator_service.allocation.models import Run, RunStatus, Step
 from allocator_service.core.durations import parse_duration
 from allocator_service.core.quantities import Resource
-from allocator_service.ledger.models import Entry
+from allocator_service.ledger.selectors import first_start
 from allocator_service.ledger.windows import Known, known_entries, window_state
 from allocator_service.pools.models import Pool, WindowKind
 from allocator_service.pools.recompute import interval_around
@@ -180,7 +180,7 @@ def _first(pool: Pool) -> datetime | None:
     decided = Run.objects.filter(pool=pool, status=RunStatus.SUCCEEDED)
     firsts = (
         decided.aggregate(at=Min("effective_from"))["at"],
-        Entry.objects.filter(pool=pool).aggregate(at=Min("start"))["at"],
+        first_start(pool=pool),
     )
     return min((at for at in firsts if at is not None), default=None)
 

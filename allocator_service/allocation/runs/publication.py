@@ -11,7 +11,7 @@ import orjson
 from django.db import connection
 from django.db.models import Q
 
-from allocator_service.allocation.decided import single_servers
+from allocator_service.allocation.decided_slots import single_servers
 from allocator_service.allocation.long_term.metering import metering_hold
 from allocator_service.allocation.long_term.steps import step_starved, step_store
 from allocator_service.allocation.models import (

@@ -4,8 +4,8 @@ It claims the pool's job, reads one snapshot, solves it and publishes the decisi
 The row in PostgreSQL is the job (docs/adr/0003), and the job engine claims it (`core.jobs`).
 """
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -32,7 +32,7 @@ from allocator_service.allocation.time_sharing.replanning import (
     lead,
     planned_boundary,
 )
-from allocator_service.core.errors import FAULTS_OF_OURS, DomainError
+from allocator_service.core.errors import FAULTS_OF_OURS, Conflict, DomainError
 from allocator_service.core.ids import new_id
 from allocator_service.core.jobs import Claim, ClaimLost, hold_job, postpone_jobs
 from allocator_service.core.outbox import event_record, request_id
@@ -40,6 +40,7 @@ from allocator_service.ledger.intake.sealing import entries_seal_all
 from allocator_service.pools.budgets import opening_of, pools_with_budgets
 from allocator_service.pools.limits import next_change_of_limits
 from allocator_service.pools.models import Pool, RecomputeJob
+from allocator_service.pools.moving import refuse_moved
 from allocator_service.pools.recompute import (
     DECISION_JOBS,
     decision_complete,
@@ -288,7 +289,7 @@ def _read_and_solve(document: Mapping[str, Any]) -> tuple[ParsedProblem, Allocat
 
 def _publish(claim: _Claim, work: _Work, solved: _Solved, now: datetime) -> Run:
     state = solved.state
-    with claim.fence() as job:
+    with _fence(claim) as job:
         run, released_at = decision_publish(
             run_id=work.run_id,
             state=state,
@@ -313,9 +314,25 @@ def _publish(claim: _Claim, work: _Work, solved: _Solved, now: datetime) -> Run:
     return run
 
 
+@contextmanager
+def _fence(claim: _Claim) -> Iterator[RecomputeJob]:
+    """Open the transaction that ends a run, with the job's row locked. Raises `ClaimLost`.
+
+    A pool that was closed for a move meanwhile is decided where it goes.
+    """
+    with transaction.atomic():
+        # Before the job's row, which closing locks after the pool.
+        try:
+            refuse_moved(int(claim.key))
+        except Conflict as error:
+            raise ClaimLost from error
+        with claim.fence() as job:
+            yield job
+
+
 def _fail(claim: _Claim, work: _Work, error: DomainError, now: datetime) -> Run:
     """Close the run with the reason of its failure. The decision in force stays in force."""
-    with claim.fence() as job:
+    with _fence(claim) as job:
         run = Run.objects.select_related("pool").get(pk=work.run_id)
         run.status = RunStatus.FAILED
         run.error = {"code": error.code, "detail": error.detail}

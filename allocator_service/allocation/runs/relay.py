@@ -10,6 +10,7 @@ pool is added up, and sealing goes on while Redis is down.
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 import psycopg
@@ -19,18 +20,22 @@ from django.db import connection
 
 from allocator_service.allocation.services import heartbeat_record
 from allocator_service.celery import app
-from allocator_service.core.jobs import JOBS_CHANNEL, jobs_due, next_due, registered_jobs
+from allocator_service.core.jobs import JOBS_CHANNEL, JobKind, jobs_due, next_due, open_jobs
 from allocator_service.core.loops import DATABASE_ERRORS, RECONNECT_SECONDS
 from allocator_service.core.worker.watch import BROKER_ERRORS, messages_waiting
 from allocator_service.ledger.intake.sealer import Sealer
 
-POLL_SECONDS = 0.1
+# Until the relay looks again for a job that is due and was not sent: its row is locked, or others fill
+# the batch.
+RETRY_SECONDS = 0.1
 RECONCILE_SECONDS = 1.0
 HEARTBEAT_SECONDS = 2.0
 # With as many messages in the queue of decisions, nothing is sent again: copies would only lengthen it.
 MAX_QUEUED = 1_000
 # As many messages at most wait in a queue of its own: with more, one sweep would precede later jobs.
 MAX_AHEAD = 16
+
+Jobs = Sequence[tuple[JobKind[Any], Task]]
 
 log = structlog.get_logger(__name__)
 
@@ -51,11 +56,11 @@ class Relay:
         self._heartbeat_due = 0.0
 
     def stop(self) -> None:
-        """End `run` within a tenth of a second, and after the sealer's turn."""
+        """End `run` within a second, and after the sealer's turn."""
         self._stopped = True
 
     def run(self) -> None:
-        """Publish due jobs every 100 ms, and those of a change when they are due.
+        """Publish jobs at the instants at which they are due.
 
         A lost database is waited for.
         """
@@ -76,26 +81,27 @@ class Relay:
         connection.ensure_connection()
         listener: psycopg.Connection = connection.connection
         listener.execute(f"LISTEN {JOBS_CHANNEL}")
-        is_awaited = False
         while not self._stopped:
             self._give_sign()
-            self._tick(time.monotonic())
-            # Only after a change and until its job is sent: idle turns ask for nothing more.
-            pause = self._seconds_until_due() if is_awaited else POLL_SECONDS
-            is_awaited = pause < POLL_SECONDS
-            # The wait is also the pause of the loop: a notification ends it early.
+            # Building the statements of all kinds would be most of what an idle relay does.
+            jobs = open_jobs()
+            self._tick(time.monotonic(), jobs)
+            # The wait is also the pause of the loop: a notification of a new job ends it early.
+            pause = self._seconds_until_due(jobs)
             for notification in listener.notifies(timeout=pause, stop_after=1):
-                is_awaited = True
                 if notification.payload:
                     self._ahead_due = 0.0
 
-    def _seconds_until_due(self) -> float:
+    def _seconds_until_due(self, jobs: Jobs) -> float:
         """Return the seconds until the next job is due, at most those of a turn."""
         now = self._clock()
-        due = (next_due(kind, now=now) for kind, _ in registered_jobs())
-        # A wait may end slightly before its time, and the job would wait for another turn.
-        waits = [(instant - now).total_seconds() + 0.001 for instant in due if instant is not None]
-        return min([POLL_SECONDS, *waits])
+        waits = [RECONCILE_SECONDS]
+        for instant in (next_due(kind) for kind, _ in jobs):
+            if instant is not None:
+                seconds = (instant - now).total_seconds()
+                # A wait may end slightly before its time, and the job would wait for another turn.
+                waits.append(seconds + 0.001 if seconds > 0 else RETRY_SECONDS)
+        return min(waits)
 
     def _give_sign(self) -> None:
         """Give the sign of life unless the sealer has hung since the last one.
@@ -108,29 +114,29 @@ class Relay:
             self._turns_seen = self._sealer.turns
             self._sign()
 
-    def _tick(self, monotonic: float) -> None:
+    def _tick(self, monotonic: float, jobs: Jobs) -> None:
         now = self._clock()
         if monotonic >= self._heartbeat_due:
             heartbeat_record(process="relay", now=now)
             self._heartbeat_due = monotonic + HEARTBEAT_SECONDS
-        self._publish_due(now, again=False)
-        if monotonic >= self._reconcile_due:
+        self._publish_due(jobs, now, again=False)
+        if jobs and monotonic >= self._reconcile_due:
             self._reconcile_due = monotonic + RECONCILE_SECONDS
             # Do not publish again into a long queue: its messages are late, not lost.
             if messages_waiting(app) < MAX_QUEUED:
-                self._publish_due(now, again=True)
+                self._publish_due(jobs, now, again=True)
         if monotonic >= self._ahead_due:
             self._ahead_due = monotonic + RECONCILE_SECONDS
-            self._publish_ahead(now)
+            self._publish_ahead(jobs, now)
 
-    def _publish_due(self, now: datetime, *, again: bool) -> None:
-        for kind, task in registered_jobs():
+    def _publish_due(self, jobs: Jobs, now: datetime, *, again: bool) -> None:
+        for kind, task in jobs:
             if not kind.queue:
                 self._publish(task, jobs_due(kind, now=now, again=again))
 
-    def _publish_ahead(self, now: datetime) -> None:
+    def _publish_ahead(self, jobs: Jobs, now: datetime) -> None:
         """Publish jobs that have their own queue, few at a time so that all kinds take turns."""
-        for kind, task in registered_jobs():
+        for kind, task in jobs:
             if not kind.queue:
                 continue
             waiting = messages_waiting(app, kind.queue)
@@ -138,8 +144,8 @@ class Relay:
                 limit = MAX_AHEAD - int(waiting)
                 self._publish(task, jobs_due(kind, now=now, again=not waiting, limit=limit))
 
-    def _publish(self, task: Task, jobs: Sequence[int | UUID]) -> None:
-        for job in jobs:
+    def _publish(self, task: Task, ids: Sequence[int | UUID]) -> None:
+        for job in ids:
             try:
                 # Without retries: the row stays due.
                 task.apply_async(args=[job if isinstance(job, int) else str(job)], retry=False)

@@ -36,6 +36,7 @@ from allocator_service.allocation.stored_placements import stored_placements
 from allocator_service.allocation.time_sharing.deficits import deficits_at, deficits_in_force
 from allocator_service.core.errors import Gone
 from allocator_service.core.quantities import Resource, decimal_text, json_number
+from allocator_service.core.snapshots import BEGIN_SNAPSHOT
 from allocator_service.pools.budgets import BudgetState, budget_states
 from allocator_service.pools.clusters import CLUSTER_LABEL
 from allocator_service.pools.limits import limits_from
@@ -105,7 +106,7 @@ def pool_state(
     with transaction.atomic(durable=True):
         with connection.cursor() as cursor:
             # In READ COMMITTED each statement sees another state, and no mixture was ever the pool's.
-            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            cursor.execute(BEGIN_SNAPSHOT)
         pool = Pool.objects.prefetch_related("resource_types").get(pk=pool_id)
         return _read(pool, now, Known() if known is None else known, begins=begins)
 

@@ -156,7 +156,7 @@ def _children() -> ProcessPool:
 def _pool() -> ProcessPool:
     # A fork of the web process would copy its connections, and locks that other threads hold.
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["policies.warmed"])
+    context.set_forkserver_preload(["policies.warmed", "allocator_service.core.frozen"])
     return ProcessPool(
         max_workers=PLACES,
         max_tasks=1_000,

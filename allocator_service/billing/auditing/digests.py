@@ -1,15 +1,17 @@
 """Digests of a closed month's documents in the chain of its pool."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from enum import StrEnum
+from typing import Any
 
 import orjson
 from django.db import connection
 
 from allocator_service.billing.models import Closing, Manifest, PricePlan, Statement
 from allocator_service.billing.plans.timeline import commitments_of, plans_of
+from allocator_service.core.former_keys import first_keys, keys_at
 from allocator_service.core.quantities import decimal_text
 from allocator_service.ledger.models import PendingDocument
 
@@ -66,7 +68,11 @@ def closing_digests_record(closing: Closing) -> None:
             for statement in statements_of(closing)
         ),
         *(
-            (DocumentKind.PRICE_PLAN, f"{closing}/{plan.number}", plan_digest(plan))
+            (
+                DocumentKind.PRICE_PLAN,
+                f"{closing}/{plan.number}",
+                plan_digest(plan, closing=closing),
+            )
             for plan in plans_behind(closing)
         ),
     ]
@@ -112,11 +118,16 @@ def plans_behind(closing: Closing) -> list[PricePlan]:
     return sorted(plans.values(), key=lambda plan: plan.number or 0)
 
 
-def plan_digest(plan: PricePlan, *, open_end: bool = False) -> bytes:
-    """Return the SHA-256 of a plan with all its parts.
+def plan_digest(plan: PricePlan, *, closing: Closing, open_end: bool = False) -> bytes:
+    """Return the SHA-256 of a plan with all its parts, as of a closing.
 
-    `open_end` ignores its end, as before the next plan was published.
+    Tenants' keys are those of the installation in which the month was closed, and commitments' their
+    first ones. `open_end` ignores the plan's end, as before the next plan was published.
     """
+    slug, at = closing.pool.slug, closing.closed_at
+    tenants = keys_at(pool=slug, object_type="tenant", at=at)
+    keys = {"tenant_id": tenants, "owner_id": tenants}
+    keys["id"] = first_keys(pool=slug, object_type="commitment")
     document = {
         "number": plan.number,
         "name": plan.name,
@@ -128,7 +139,7 @@ def plan_digest(plan: PricePlan, *, open_end: bool = False) -> bytes:
         "exhausted": plan.exhausted,
         **{
             part: [
-                {name: getattr(row, name) for name in names}
+                {name: _stated(name, getattr(row, name), keys) for name in names}
                 for row in getattr(plan, part).order_by("pk")
             ]
             for part, names in PLAN_PARTS.items()
@@ -136,6 +147,13 @@ def plan_digest(plan: PricePlan, *, open_end: bool = False) -> bytes:
     }
     # Sorted: the digest must not depend on the order in which code names the fields.
     return digest(orjson.dumps(document, default=_text, option=orjson.OPT_SORT_KEYS))
+
+
+def _stated(name: str, value: Any, keys: Mapping[str, Mapping[int, int]]) -> Any:
+    """Return a value of a part with the primary keys that `keys` has by the name of the column."""
+    if name == "tenants":
+        return [[keys["tenant_id"].get(tenant, tenant), share] for tenant, share in value]
+    return keys[name].get(value, value) if name in keys else value
 
 
 def _text(value: object) -> str:

@@ -4,7 +4,7 @@ Statements are recomputed from postings, and postings from entries and prices. D
 chain prove the documents stored at closing. Months closed before the chain held digests are not checked.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from django.db import connection, transaction
@@ -34,9 +34,12 @@ from allocator_service.billing.statements.documents import (
 from allocator_service.billing.statements.drafting import billed_lines, stored_lines
 from allocator_service.billing.statements.manifest import manifest_document
 from allocator_service.core.display import counted
+from allocator_service.core.errors import Unavailable
 from allocator_service.core.money import exactly
+from allocator_service.core.snapshots import BEGIN_SNAPSHOT
 from allocator_service.ledger.audit.verification import LedgerCheck
 from allocator_service.ledger.models import PendingDocument, SealedDocument
+from allocator_service.pools.models import Pool
 from allocator_service.pools.selectors import resources_of
 
 Digests = dict[tuple[str, str], bytes]
@@ -49,11 +52,20 @@ def statements_verify() -> list[LedgerCheck]:
     """Verify every closed month of every pool, including the entries of its manifest."""
     with transaction.atomic(durable=True), connection.cursor() as cursor:
         # One snapshot for all reads: a month closed meanwhile would look like a difference.
-        cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        cursor.execute(BEGIN_SNAPSHOT)
         cursor.execute("SET LOCAL statement_timeout = 0")
         closings = Closing.objects.select_related("pool").order_by("pool__slug", "month")
-        known = [(closing, _digests_of(closing)) for closing in closings]
-        return _checks(known, {**_MONTH_CHECKS, "manifest_entries": _wrong_manifest_entries})
+        return _all_checks(closings)
+
+
+def imported_statements_verify(pool: Pool) -> list[LedgerCheck]:
+    """Verify every closed month of a pool in the open transaction."""
+    return _all_checks(Closing.objects.filter(pool=pool).select_related("pool").order_by("month"))
+
+
+def _all_checks(closings: Iterable[Closing]) -> list[LedgerCheck]:
+    known = [(closing, _digests_of(closing)) for closing in closings]
+    return _checks(known, {**_MONTH_CHECKS, "manifest_entries": _wrong_manifest_entries})
 
 
 def month_verify(closing: Closing) -> list[LedgerCheck]:
@@ -98,6 +110,8 @@ def _faults(wrong: Faults, closing: Closing, digests: Digests) -> Iterator[str]:
     """Yield the faults of a check, including stored values that cannot be read."""
     try:
         yield from wrong(closing, digests)
+    except Unavailable as error:
+        yield error.detail
     except _UNREADABLE as error:
         yield f"what is stored cannot be read ({type(error).__name__})"
 
@@ -222,8 +236,11 @@ def _wrong_plans(closing: Closing, digests: Digests) -> Iterator[str]:
         if kind == DocumentKind.PRICE_PLAN:
             plan = plans.get(name)
             # Its end may have been set since, when the next plan was published.
-            made = () if plan is None else (plan_digest(plan), plan_digest(plan, open_end=True))
-            if sha256 not in made:
+            made = plan is not None and sha256 in (
+                plan_digest(plan, closing=closing),
+                plan_digest(plan, closing=closing, open_end=True),
+            )
+            if not made:
                 yield f"price plan {name.partition('/')[2]} does not match its digest in the chain"
 
 

@@ -7,9 +7,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 ROWS_AT_ONCE = 20_000
 PRECISION, SCALE = 38, 12
 WIDE_PRECISION = 76
@@ -60,6 +57,10 @@ def parquet_write(
 
     `wide` decimals have room for 76 digits instead of 38, which fewer readers understand.
     """
+    # Not for processes that write no file: pyarrow takes 35 MiB of memory.
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     decimal_type = pa.decimal256(WIDE_PRECISION, scale) if wide else pa.decimal128(PRECISION, scale)
     types = {
         **dict.fromkeys(columns, pa.string()),

@@ -317,9 +317,9 @@ class LateCursor(models.Model):
 class LateEntry(models.Model):
     """The number of an entry that came after its month was closed, derived from the sealed order."""
 
-    sequence = models.BigIntegerField(primary_key=True)
+    entry_id = models.UUIDField(primary_key=True)
+    sequence = models.BigIntegerField()
     pool = models.ForeignKey(Pool, models.PROTECT, related_name="+", db_index=False)
-    entry_id = models.UUIDField()
     start = models.DateTimeField()
 
     class Meta:

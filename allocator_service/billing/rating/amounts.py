@@ -20,6 +20,8 @@ from allocator_service.core.quantities import EXACT_DIGITS
 from allocator_service.ledger.amounts.open_uses import IS_METERED, OPEN_ENTRIES
 from allocator_service.ledger.amounts.rate_changes import amounts_between, used_of_owners
 from allocator_service.ledger.amounts.totals import COUNTS_AS, EPOCH
+from allocator_service.ledger.archive.reading import ENTRIES, entries_with_archived
+from allocator_service.ledger.archive.selections import Selection
 from allocator_service.ledger.models import Kind
 from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
@@ -117,9 +119,10 @@ def used_between(
     entry that it corrects.
     """
     exactly = all(increment == "exact" for increment in increments)
-    with hashed(), connection.cursor() as cursor:
+    archived = Selection(pool=pool.pk, begin=edges[0], end=edges[-1])
+    with hashed(), entries_with_archived(archived) as relation, connection.cursor() as cursor:
         cursor.execute(
-            _EXACTLY if exactly else _IN_STEPS,
+            (_EXACTLY if exactly else _IN_STEPS).replace(ENTRIES, relation),
             {
                 "pool": pool.pk,
                 "edges": list(edges),

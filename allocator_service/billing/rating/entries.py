@@ -13,6 +13,8 @@ from allocator_service.billing.rating.amounts import OF_EVENT
 from allocator_service.core.planning import indexes_only
 from allocator_service.ledger.amounts.open_uses import IS_METERED, OPEN_ENTRIES
 from allocator_service.ledger.amounts.totals import COUNTS_AS
+from allocator_service.ledger.archive.reading import ENTRIES, entries_with_archived
+from allocator_service.ledger.archive.selections import Selection
 from allocator_service.pools.models import Pool
 
 ROWS_AT_ONCE = 5_000
@@ -116,8 +118,13 @@ def entries_used(
         "increments": prices.increments,
         "through": through,
     }
-    with indexes_only(), connection.chunked_cursor() as cursor:
-        cursor.execute(_STATEMENT, parameters)
+    archived = Selection(pool=pool.pk, begin=prices.edges[0], end=prices.edges[-1])
+    with (
+        indexes_only(),
+        entries_with_archived(archived) as relation,
+        connection.chunked_cursor() as cursor,
+    ):
+        cursor.execute(_STATEMENT.replace(ENTRIES, relation), parameters)
         unnumbered = count(_UNNUMBERED)
         while rows := cursor.fetchmany(ROWS_AT_ONCE):
             for tenant, resource, owner, sequence, *rest in rows:

@@ -7,9 +7,11 @@ from uuid import UUID
 
 from django.db import connection, transaction
 
-from allocator_service.billing.models import LateCursor
+from allocator_service.billing.models import Closing, LateCursor, PricePlan
 from allocator_service.billing.months import Month
 from allocator_service.ledger.amounts.totals import COUNTS_AS
+from allocator_service.ledger.archive.reading import ENTRIES, entries_with_archived
+from allocator_service.ledger.archive.selections import Selection
 from allocator_service.ledger.models import Kind
 from allocator_service.pools.models import Pool
 
@@ -63,9 +65,14 @@ def late_entries(
     `tenant` limits it to usage by that tenant, on its servers, or by the tenants in `also`.
     """
     while True:
-        with connection.cursor() as cursor:
+        archived = Selection(pool=pool.pk, after=after, end=before)
+        with (
+            transaction.atomic(),
+            entries_with_archived(archived) as relation,
+            connection.cursor() as cursor,
+        ):
             cursor.execute(
-                _LATE.replace("{counts_as}", COUNTS_AS),
+                _LATE.replace("{counts_as}", COUNTS_AS).replace(ENTRIES, relation),
                 {
                     "pool": pool.pk,
                     "after": after,
@@ -147,3 +154,24 @@ def late_causes(
                 of_month = causes.setdefault(month.first, {})
                 of_month.setdefault((entry.tenant, entry.resource), []).append(entry)
     return causes
+
+
+def reason_to_keep(pool: Pool, end: datetime, sequence: int) -> str:
+    """Return why entries that end by an instant, numbered through a sequence, must not be archived.
+
+    A pool with price plans bills its entries. The months in which they lie must be closed, and late ones
+    must be in a closed month, too. A pool that has moved to another installation is billed there. The
+    text is empty if nothing keeps the entries.
+    """
+    if pool.moved_at is not None:
+        return ""
+    closed = Closing.objects.filter(pool=pool).defer("document").order_by("-month").first()
+    if closed is None:
+        if PricePlan.objects.filter(pool=pool).exclude(number=None).exists():
+            return f"pool {pool} has price plans and no closed month"
+        return ""
+    if closed.end < end:
+        return f"the months of pool {pool} are closed only through {closed}"
+    if closed.sequence < sequence:
+        return f"late entries of pool {pool} are in no closed month yet"
+    return ""

@@ -35,6 +35,7 @@ from allocator_service.core.outbox import events_record
 from allocator_service.core.planning import without_time_limit
 from allocator_service.ledger.models import Meter, Seal
 from allocator_service.pools.models import Pool
+from allocator_service.pools.moving import refuse_moved
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
 
@@ -114,6 +115,7 @@ def month_close(*, pool: Pool, month: Month, now: datetime) -> Closing:
     missing conditions at once. Usage can be posted meanwhile without waiting: entries that are numbered
     later are adjusted for in the month that is open then.
     """
+    refuse_moved(pool.pk)
     # Before the closing is looked for: a second caller waits, and then finds that of the first.
     lock_in_transaction(Lock.BILLING, pool.slug)
     closed = closing_of(pool, month)

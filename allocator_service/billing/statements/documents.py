@@ -15,6 +15,7 @@ from allocator_service.billing.rating.lines import minor_digits
 from allocator_service.billing.rating.savings import DEFINITION, Savings
 from allocator_service.billing.rating.savings import REASONS as SAVINGS_REASONS
 from allocator_service.billing.statements.clusters import ClusterHours
+from allocator_service.core.former_keys import first_keys
 from allocator_service.core.money import exactly, rounded
 from allocator_service.core.quantities import EXACT_DIGITS, decimal_text
 from allocator_service.ledger.amounts.clusters import cluster_order
@@ -138,16 +139,25 @@ def statement_lines(
     """Return a tenant's lines of a month as its statement has them, and their totals."""
     digits = minor_digits(pool)
     shown = [line for line in lines if tenant in (line.tenant_id, line.owner_id)]
+    commitments: Mapping[int, int] = {}
+    if any(line.commitment_id for line in shown):
+        commitments = first_keys(pool=pool.slug, object_type="commitment")
     rows = [
-        _line_document(number, line, tenant, slugs, digits)
+        _line_document(number, line, tenant, slugs, digits, commitments)
         for number, line in enumerate(shown, start=1)
     ]
     return rows, _totals(shown, tenant, digits)
 
 
 def _line_document(
-    number: int, line: Posting, tenant: int, slugs: Mapping[int, str], digits: int
+    number: int,
+    line: Posting,
+    tenant: int,
+    slugs: Mapping[int, str],
+    digits: int,
+    commitments: Mapping[int, int],
 ) -> dict[str, Any]:
+    commitment = line.commitment_id
     charged = line.tenant_id == tenant
     billed = line.tenant_amount if charged else line.owner_amount
     committed = _committed_hours(line)
@@ -176,7 +186,7 @@ def _line_document(
         "adjusts": f"{line.service_month:%Y-%m}" if line.service_month != line.month else None,
         "note": line.note or None,
         "adjusted_kind": line.rated_kind if line.kind in DIFFERENCES else None,
-        "commitment": None if line.commitment_id is None else str(line.commitment_id),
+        "commitment": None if commitment is None else str(commitments.get(commitment, commitment)),
         "entries": [str(entry) for entry in line.entries or ()],
         # Left out where there is nothing to state, so that the release before verifies the line.
         **({"parts": _parts(line.parts)} if line.parts else {}),

@@ -47,7 +47,7 @@ def open_month(pool: Pool) -> Month | None:
 
 def months_over(*, now: datetime) -> dict[Pool, Month]:
     """Return the open month of each pool in which it is over."""
-    months = _open_months(Pool.objects.filter(retired_at=None))
+    months = _open_months(Pool.objects.filter(retired_at=None, moved_at=None))
     return {pool: month for pool, month in months.items() if month.end <= now}
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from django.db import connection, transaction
@@ -12,8 +13,12 @@ from allocator_service.billing.statements.documents import canonical
 from allocator_service.core.errors import Missing
 from allocator_service.core.planning import without_time_limit
 from allocator_service.core.quantities import decimal_text
-from allocator_service.ledger.exporting import export_statement
-from allocator_service.ledger.selectors import COLUMNS, SEALED
+from allocator_service.core.snapshots import LEDGER_LOCK
+from allocator_service.ledger.archive.reading import ENTRIES, entries_with_archived
+from allocator_service.ledger.archive.selections import Selection
+from allocator_service.ledger.exporting import lines_export
+from allocator_service.ledger.selectors import BEGINNING, SEALED, after_place
+from allocator_service.pools.moving import refuse_moved
 
 # Entries of the month, and late ones of the months before, as they were numbered when it was closed.
 OF_CLOSING = """
@@ -49,6 +54,16 @@ def entries_of(closing: Closing) -> Mapping[str, Any]:
     }
 
 
+def archived_of(closing: Closing) -> list[Selection]:
+    """Return the selections of archived entries that `OF_CLOSING` includes."""
+    bounds = entries_of(closing)
+    of_pool = Selection(pool=closing.pool_id, through=closing.sequence)
+    return [
+        replace(of_pool, begin=bounds["month_start"], end=bounds["month_end"]),
+        replace(of_pool, after=bounds["closed_before"], end=bounds["month_start"]),
+    ]
+
+
 def manifest_of(closing: Closing) -> Manifest:
     """Return the manifest of a closed month. Raises `Missing` until it is written, some time later."""
     manifest = Manifest.objects.filter(closing=closing).first()
@@ -62,7 +77,11 @@ def manifest_of(closing: Closing) -> Manifest:
 
 def closings_without_manifest() -> list[Closing]:
     """Return the closed months whose manifest is still to be written, oldest first."""
-    found = Closing.objects.filter(manifest=None).defer("document").select_related("pool")
+    found = (
+        Closing.objects.filter(manifest=None, pool__moved_at=None)
+        .defer("document")
+        .select_related("pool")
+    )
     return list(found.order_by("id"))
 
 
@@ -72,6 +91,7 @@ def manifest_write(*, closing: Closing) -> Manifest:
 
     Numbered entries never change, so that a manifest does not depend on when it is written.
     """
+    refuse_moved(closing.pool_id)
     manifest, is_new = Manifest.objects.get_or_create(
         closing=closing, defaults={"document": lambda: canonical(manifest_document(closing))}
     )
@@ -84,7 +104,7 @@ def manifest_write(*, closing: Closing) -> Manifest:
 def manifest_document(closing: Closing) -> dict[str, Any]:
     """Return the manifest that a closed month's entries make."""
     parameters = {
-        "after": 0,
+        **after_place(BEGINNING),
         "pool": closing.pool.slug,
         "tenant": None,
         "caller": None,
@@ -92,17 +112,24 @@ def manifest_document(closing: Closing) -> dict[str, Any]:
         **entries_of(closing),
     }
     digest = hashlib.sha256()
-    statement = export_statement(COLUMNS, "ndjson", OF_CLOSING)
+    archived = archived_of(closing)
     with connection.wrap_database_errors, connection.cursor() as cursor:
         without_time_limit()
+        cursor.execute(LEDGER_LOCK)
         # Compiling takes longer than it saves where rows are copied out rather than computed.
         cursor.execute("SET LOCAL jit = off")
-        cursor.execute(_SUMS.replace("{sealed}", SEALED + OF_CLOSING), parameters)
-        sums = cursor.fetchall()
-        with cursor.copy(statement, {**parameters, "last": closing.sequence}) as copy:
-            for chunk in copy:
-                # While it is read: a month's export can be larger than the memory.
-                digest.update(chunk)
+        with entries_with_archived(*archived) as relation:
+            statement = _SUMS.replace("{sealed}", SEALED + OF_CLOSING)
+            cursor.execute(statement.replace(ENTRIES, relation), parameters)
+            sums = cursor.fetchall()
+        for chunk in lines_export(
+            cursor,
+            parameters={**parameters, "last": closing.sequence},
+            condition=OF_CLOSING,
+            archived=archived,
+        ):
+            # While it is read: a month's export can be larger than the memory.
+            digest.update(chunk)
     return {
         "pool": closing.pool.slug,
         "month": str(closing),

@@ -17,6 +17,8 @@ from allocator_service.core.intervals import intervals_reached, seconds_inside
 from allocator_service.core.planning import hashed
 from allocator_service.ledger.amounts.open_uses import IS_METERED, OPEN_ENTRIES
 from allocator_service.ledger.amounts.totals import COUNTS_AS, EPOCH
+from allocator_service.ledger.archive.reading import ENTRIES, entries_with_archived
+from allocator_service.ledger.archive.selections import Selection
 from allocator_service.ledger.intake.open_uses import SOURCE
 from allocator_service.pools.models import Pool
 from allocator_service.pools.windows import Past
@@ -157,8 +159,9 @@ def _uses(
         "end": edges[-1],
         "among": None if among is None else list(among),
     }
-    with hashed(), connection.cursor() as cursor:
-        cursor.execute(statement, {**parameters_of_period, **parameters})
+    archived = Selection(pool=pool.pk, begin=edges[0], end=edges[-1])
+    with hashed(), entries_with_archived(archived) as relation, connection.cursor() as cursor:
+        cursor.execute(statement.replace(ENTRIES, relation), {**parameters_of_period, **parameters})
         return [
             ClusterUse(tenant, cluster, resource, interval, Decimal(amount))
             for tenant, cluster, resource, interval, amount in cursor.fetchall()

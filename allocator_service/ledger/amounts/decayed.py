@@ -17,6 +17,8 @@ from allocator_service.ledger.amounts.totals import (
     buckets_between,
     quarter_of,
 )
+from allocator_service.ledger.archive.reading import ENTRIES, entries_with_archived
+from allocator_service.ledger.archive.selections import Selection
 from allocator_service.ledger.models import TotalsCursor
 from allocator_service.pools.models import Pool
 
@@ -90,8 +92,16 @@ def decayed_amounts(pool: Pool, until: datetime, half_life: float) -> Iterable[t
     # The statement was planned for a given end of the totals. If they advanced meanwhile, it is run
     # again.
     while True:
-        with indexes_only(), connection.cursor() as cursor:
-            cursor.execute(_DECAYED, {**parameters, "through": through})
+        archived = [
+            Selection(pool=pool.pk, changes=[(parameters["quarter"], until)]),
+            Selection(pool=pool.pk, after=through),
+        ]
+        with (
+            indexes_only(),
+            entries_with_archived(*archived) as relation,
+            connection.cursor() as cursor,
+        ):
+            cursor.execute(_DECAYED.replace(ENTRIES, relation), {**parameters, "through": through})
             rows = cursor.fetchall()
         (moved,) = (row[3] for row in rows if row[0] is None)
         if moved == through:

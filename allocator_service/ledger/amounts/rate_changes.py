@@ -18,6 +18,8 @@ from allocator_service.core.planning import indexes_only
 from allocator_service.ledger.amounts.intervals import Amounts, Change, Use
 from allocator_service.ledger.amounts.open_uses import IS_METERED, OPEN_ENTRIES
 from allocator_service.ledger.amounts.totals import COUNTS_AS, EPOCH, buckets_between, quarter_of
+from allocator_service.ledger.archive.reading import ENTRIES, entries_with_archived
+from allocator_service.ledger.archive.selections import Selection
 from allocator_service.ledger.models import Kind, TotalsCursor
 from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
@@ -266,10 +268,23 @@ def _rows(statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
     It is run again if the totals advanced meanwhile.
     """
     place = TotalsCursor.objects.filter(pk=parameters["pool"]).first()
+    cuts = list(zip(parameters["begins"], parameters["ends"], strict=True))
     ends = (0, 0) if place is None else (place.through, place.owner_through)
     while True:
-        with indexes_only(), connection.cursor() as cursor:
-            cursor.execute(statement, {**parameters, "through": ends[0], "owner_through": ends[1]})
+        # Archived entries that an edge cuts, and those beyond totals that are built again.
+        archived = [
+            Selection(pool=parameters["pool"], changes=cuts),
+            Selection(pool=parameters["pool"], after=min(ends)),
+        ]
+        with (
+            indexes_only(),
+            entries_with_archived(*archived) as relation,
+            connection.cursor() as cursor,
+        ):
+            cursor.execute(
+                statement.replace(ENTRIES, relation),
+                {**parameters, "through": ends[0], "owner_through": ends[1]},
+            )
             rows = cursor.fetchall()
         moved = next((row[5:] for row in rows if row[0] is None), (0, 0))
         # Numbers that are out of date would count entries twice, in the totals and beyond them.

@@ -7,14 +7,17 @@ tenant and a resource these are at most 15 + 23 + 31 and those of 128 days, howe
 is. Each sealed entry is added once, because the cursor of its pool moves in the same transaction.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 from django.db import connection, transaction
 
 from allocator_service.core.planning import indexes_only
-from allocator_service.ledger.models import Total, TotalsCursor
+from allocator_service.core.snapshots import LEDGER_LOCK
+from allocator_service.ledger.archive.reading import ENTRIES, archives_of, entries_with_archived
+from allocator_service.ledger.archive.selections import Selection
+from allocator_service.ledger.models import Seal, Total, TotalsCursor
 from allocator_service.pools.models import Pool
 from allocator_service.pools.windows import half_life_of
 
@@ -180,9 +183,10 @@ def _add(
     owner_totals: bool = True,
 ) -> tuple[int, int]:
     """Add the entries after a number. Return their count and the number of the last."""
-    with indexes_only(), connection.cursor() as cursor:
+    archived = _archived_after(place.pool_id, after)
+    with indexes_only(), entries_with_archived(archived) as relation, connection.cursor() as cursor:
         cursor.execute(
-            _ADD,
+            _ADD.replace(ENTRIES, relation),
             {
                 "pool": place.pool_id,
                 "after": after,
@@ -195,6 +199,18 @@ def _add(
         )
         count, last = cursor.fetchall()[0]
     return int(count), after if last is None else int(last)
+
+
+def _archived_after(pool_id: int, after: int) -> Selection:
+    """Return the selection of the archived entries that are added next, when totals are built again."""
+    selection = Selection(pool=pool_id, after=after)
+    with connection.cursor() as cursor:
+        cursor.execute(LEDGER_LOCK)
+    if not archives_of(selection):
+        return Selection(ids=[])
+    following = Seal.objects.filter(pool=pool_id, sequence__gt=after).order_by("sequence")
+    ends = following.values_list("sequence", flat=True)[ADDED_AT_ONCE - 1 : ADDED_AT_ONCE]
+    return replace(selection, through=ends.first())
 
 
 def bucket_parameters(half_life: float | None) -> dict[str, int | list[int] | float | None]:

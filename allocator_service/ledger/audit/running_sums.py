@@ -15,6 +15,8 @@ from django.db import connection
 from allocator_service.core.planning import indexes_only
 from allocator_service.ledger.amounts.open_uses import IS_METERED, OPEN_ENTRIES
 from allocator_service.ledger.amounts.totals import COUNTS_AS, EPOCH
+from allocator_service.ledger.archive.reading import ENTRIES, entries_with_archived
+from allocator_service.ledger.archive.selections import Selection
 from allocator_service.ledger.audit.moving_windows import (
     MICROSECOND,
     SECOND,
@@ -120,13 +122,15 @@ class RunningSums:
             self._first = None
             self._window = DecayingWindow(past.half_life)
             self._window.advance(past)
-        for entry in self._entries(_ENTRIES_BETWEEN, after=after, through=through):
+        between = Selection(pool=self._pool, after=after, through=through)
+        for entry in self._entries(_ENTRIES_BETWEEN, between, after=after, through=through):
             self._window.change(entry.key, entry.start, entry.quantity)
             self._window.change(entry.key, entry.end, -entry.quantity)
             self._first = _earliest(self._first, entry.start)
         self._asked = past, through
         self._window.advance(past)
-        unsealed = list(self._entries(_ENTRIES_NAMED, ids=list(known.unsealed)))
+        named = Selection(pool=self._pool, after=through, ids=known.unsealed)
+        unsealed = list(self._entries(_ENTRIES_NAMED, named, ids=list(known.unsealed)))
         more = unsealed + self._open(known)
         first = self._first
         for entry in more:
@@ -146,7 +150,10 @@ class RunningSums:
             "unsealed": list(known.unsealed),
             "through": known.sealed_through,
         }
-        return list(self._entries(_OPEN, **parameters))
+        around = Selection(
+            pool=self._pool, begin=known.metered_until - MICROSECOND, end=known.metered_until
+        )
+        return list(self._entries(_OPEN, around, **parameters))
 
     def _begin_exact(self, past: Past, through: int) -> None:
         """Sum all changes before the window and read those within it."""
@@ -154,7 +161,8 @@ class RunningSums:
         self._window = window = ExactWindow(past.since)
         window.advance(past)
         floor = microseconds(past.since or past.until)
-        rows = self._rows(_CHANGES, after=0, through=through, floor=floor)
+        known = Selection(pool=self._pool, through=through)
+        rows = self._rows(_CHANGES, known, after=0, through=through, floor=floor)
         for tenant, resource, kind, instant, rate, moment, first in rows:
             key = (tenant, resource, kind)
             if instant is None:
@@ -163,15 +171,23 @@ class RunningSums:
                 window.change(key, int(instant), int(rate))
             self._first = _earliest(self._first, int(first))
 
-    def _entries(self, statement: str, **parameters: Any) -> Iterator[CountedEntry]:
-        for tenant, resource, kind, *amounts in self._rows(statement, **parameters):
+    def _entries(
+        self, statement: str, archived: Selection, **parameters: Any
+    ) -> Iterator[CountedEntry]:
+        for tenant, resource, kind, *amounts in self._rows(statement, archived, **parameters):
             quantity, start, end = map(int, amounts)
             yield CountedEntry((tenant, resource, kind), quantity, start, end)
 
-    def _rows(self, statement: str, **parameters: Any) -> Iterator[tuple[Any, ...]]:
+    def _rows(
+        self, statement: str, archived: Selection, **parameters: Any
+    ) -> Iterator[tuple[Any, ...]]:
         constants = {"pool": self._pool, "units": UNITS, "second": SECOND}
-        with indexes_only(), connection.chunked_cursor() as cursor:
-            cursor.execute(statement, {**constants, **parameters})
+        with (
+            indexes_only(),
+            entries_with_archived(archived) as relation,
+            connection.chunked_cursor() as cursor,
+        ):
+            cursor.execute(statement.replace(ENTRIES, relation), {**constants, **parameters})
             while rows := cursor.fetchmany(_ROWS_AT_ONCE):
                 yield from rows
 

@@ -76,7 +76,7 @@ LEFT JOIN tenant owner ON owner.id = e.server_owner_id
 """
 
 
-ENTRIES = entries_by("JOIN ledger_entry e ON e.id = s.entry_id AND e.start = s.start")
+ENTRY_SOURCE = entries_by("JOIN ledger_entry e ON e.id = s.entry_id AND e.start = s.start")
 
 
 def block_digest(*, number: str, entries: str, decisions: str, documents: str) -> str:

@@ -10,6 +10,8 @@ from allocator_service.core.errors import Conflict, Unacceptable
 from allocator_service.core.quantities import Resource, decimal_text
 from allocator_service.ledger.intake.entries import entries_append
 from allocator_service.ledger.models import Entry, Kind
+from allocator_service.ledger.selectors import entry_present
+from allocator_service.pools.moving import refuse_moved
 from allocator_service.pools.selectors import resources_of
 
 
@@ -21,7 +23,8 @@ def entry_correct(
 
     The entry and its corrections of a resource add up to the correct quantity. `resource` names
     another resource that the entry's event reported or omitted. Raises `Unacceptable` without a
-    reason or without a difference, `Conflict` for a correction of a correction.
+    reason or without a difference, `Conflict` for a correction of a correction or of an archived
+    entry.
     """
     # All corrections refer to one entry, so that they add up without a chain to follow.
     if entry.kind == Kind.CORRECTION:
@@ -33,6 +36,8 @@ def entry_correct(
         raise Unacceptable(
             "A correction must have a reason.", code="correction.reason", pointer="/reason"
         )
+    refuse_moved(entry.pool_id)
+    entry_present(entry_id=entry.pk)
     entry, corrected = _entry_of_resource(entry, resource)
     # Concurrent corrections of one entry are serialised: each computes its difference from those
     # before.

@@ -6,10 +6,11 @@ from decimal import Context, Decimal
 from typing import Any
 from uuid import UUID
 
-from django.db import connection
+from django.db import connection, transaction
 
 from allocator_service.core.copying import copy_rows
 from allocator_service.core.ids import new_ids
+from allocator_service.core.snapshots import LEDGER_LOCK
 from allocator_service.ledger.models import Entry, PendingDecision, PendingEntry
 from allocator_service.pools.models import Pool
 
@@ -18,6 +19,7 @@ _MICROSECOND = timedelta(microseconds=1)
 _EXACT = Context(prec=60)
 
 
+@transaction.atomic(savepoint=False)
 def entries_append(rows: Sequence[Mapping[str, Any]]) -> Sequence[UUID]:
     """Append entries within the open transaction and return their ids.
 
@@ -27,9 +29,12 @@ def entries_append(rows: Sequence[Mapping[str, Any]]) -> Sequence[UUID]:
         return []
     # Ids ascend, and the sealer numbers by them: the entries of a request keep their order.
     ids = new_ids(len(rows))
+    # A month that is being archived loses its partition: wait for that, or let it wait.
+    with connection.cursor() as cursor:
+        cursor.execute(LEDGER_LOCK)
     # The partition is created first: COPY into a month without one fails.
     days = {row["start"].astimezone(UTC).date() for row in rows}
-    _make_partitions({day.replace(day=1) for day in days})
+    partitions_make({day.replace(day=1) for day in days})
     columns = list(rows[0])
     copy_rows(
         Entry,
@@ -85,10 +90,11 @@ def partitions_make_ahead(*, now: datetime) -> None:
     for _ in range(2):
         # 32 days after the first of a month is always in the next one.
         months.append((months[-1] + timedelta(days=32)).replace(day=1))
-    _make_partitions(months)
+    partitions_make(months)
 
 
-def _make_partitions(months: Iterable[date]) -> None:
+def partitions_make(months: Iterable[date]) -> None:
+    """Create the partitions of months that have none."""
     with connection.cursor() as cursor:
         # In one order: two processes that create the same partitions cannot deadlock.
         for month in sorted(months):

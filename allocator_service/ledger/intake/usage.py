@@ -17,6 +17,7 @@ from allocator_service.core.quantities import Resource, decimal_text
 from allocator_service.ledger.intake.entries import entries_append
 from allocator_service.ledger.models import Identity, Kind
 from allocator_service.pools.models import Metering, Pool
+from allocator_service.pools.moving import refuse_moved
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
 from allocator_service.workloads.models import Workload
@@ -89,6 +90,7 @@ def usage_record(
     """
     refuse_metered(pool)
     events_refuse_too_many(len(events))
+    refuse_moved(pool.pk)
     _refuse_invalid(events, now)
     if members_only:
         _refuse_non_members(pool, events)

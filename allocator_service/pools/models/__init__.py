@@ -2,6 +2,7 @@
 
 from allocator_service.pools.models.pool import (
     LARGEST_TIER,
+    MOVED_TO_LENGTH,
     RESOURCE_NAME_PATTERN,
     TIER_RANGE,
     Cluster,
@@ -30,6 +31,7 @@ from allocator_service.pools.models.terms import (
 
 __all__ = [
     "LARGEST_TIER",
+    "MOVED_TO_LENGTH",
     "RESOURCE_NAME_PATTERN",
     "TIER_RANGE",
     "Cluster",

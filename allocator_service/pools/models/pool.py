@@ -13,6 +13,7 @@ from allocator_service.tenants.models import SLUG_PATTERN, Tenant, validate_slug
 
 RESOURCE_NAME_PATTERN = r"^[a-z][a-z0-9_.-]{0,62}$"
 LARGEST_TIER = 1_000_000
+MOVED_TO_LENGTH = 500
 TIER_RANGE = f"The tier must be a whole number from -{LARGEST_TIER} to {LARGEST_TIER}."
 
 
@@ -94,7 +95,8 @@ class Pool(models.Model):
     """Servers that are shared under one policy. `generation` is the number of its last change.
 
     `money_fixed_at` is the instant since which prices are published, so that currency and time zone stay
-    as they are.
+    as they are. `moved_at` is the instant since which the pool is closed for its move to another
+    installation, and `moved_to` where that is, empty if no operator stated it.
     """
 
     slug = models.CharField(max_length=63, validators=[validate_slug])
@@ -128,6 +130,10 @@ class Pool(models.Model):
     version = models.PositiveIntegerField(default=1, editable=False)
     created_at = models.DateTimeField(editable=False)
     retired_at = models.DateTimeField(null=True, editable=False)
+    moved_at = models.DateTimeField(null=True, editable=False)
+    moved_to = models.CharField(
+        max_length=MOVED_TO_LENGTH, blank=True, default="", db_default="", editable=False
+    )
 
     objects = PoolQuerySet.as_manager()
 

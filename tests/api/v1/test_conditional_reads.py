@@ -115,18 +115,21 @@ class Readers:
         changed, known = set(), {}
         for name, caller in self.callers.items():
             for path in self.paths:
-                plain = caller.get(path)
-                if plain.status_code == 200:
-                    known[name, path] = plain["ETag"], content(plain)
                 tag, before = self.known.get((name, path), (None, None))
-                if tag is None:
-                    continue
-                again = caller.get(path, If_None_Match=tag)
-                assert again.status_code in (304, plain.status_code), (name, path)
-                if again.status_code == 304:
-                    assert (again.content, again["ETag"], plain["ETag"]) == (b"", tag, tag)
+                answer = caller.get(path, If_None_Match=tag) if tag else caller.get(path)
+                if answer.status_code == 304:
+                    plain = caller.get(path)
+                    assert plain.status_code == 200, (name, path)
+                    assert (answer.content, answer["ETag"], plain["ETag"]) == (b"", tag, tag)
                     assert content(plain) == before, (name, path)
-                elif plain.status_code != 200 or content(plain) != before:
+                    known[name, path] = tag, before
+                    continue
+                if answer.status_code == 200:
+                    known[name, path] = answer["ETag"], content(answer)
+                else:
+                    assert caller.get(path).status_code == answer.status_code, (name, path)
+                _, after = known.get((name, path), (None, None))
+                if tag and after != before:
                     changed.add(path)
         self.known = known
         return changed

@@ -147,7 +147,7 @@ def test_a_decision_is_put_in_force_while_the_pool_is_metered(fig2):
     at = NOON + timedelta(minutes=61)
     run_request(pool=fig2, reason="", now=at)
     with another_session() as blocking, ThreadPoolExecutor(1) as other:
-        blocking.execute("LOCK TABLE ledger_entry")  # metering cannot append
+        blocking.execute("LOCK TABLE ledger_entry IN SHARE MODE")  # metering cannot append
         metering = other.submit(metered_elsewhere, fig2)
         with pytest.raises(TimeoutError):
             metering.result(timeout=1)
@@ -165,7 +165,7 @@ def test_metering_starts_again_if_a_decision_begins_before_its_last_interval_end
     at = NOON + timedelta(minutes=45)
     run_request(pool=fig2, reason="", now=at)
     with another_session() as blocking, ThreadPoolExecutor(1) as other:
-        blocking.execute("LOCK TABLE ledger_entry")
+        blocking.execute("LOCK TABLE ledger_entry IN SHARE MODE")
         metering = other.submit(metered_elsewhere, fig2)
         with pytest.raises(TimeoutError):
             metering.result(timeout=1)

@@ -25,7 +25,7 @@ from allocator_service.billing.watching import late_entries_watch
 from allocator_service.core.errors import Conflict, DomainError
 from allocator_service.ledger.intake.corrections import entry_correct
 from allocator_service.ledger.models import Entry
-from allocator_service.ledger.selectors import entries_after
+from allocator_service.ledger.selectors import BEGINNING, entries_after
 from tests.integration.billing.conftest import (
     APRIL_2,
     MAY_2,
@@ -226,7 +226,7 @@ def test_the_manifest_is_that_of_the_entries(march, tenant):
     used(march, tenant("a"), tenant("a"), 1, at(2), at(3))
     seal()
     document = json.loads(bytes(manifest_write(closing=closing).document))
-    feed = entries_after(0, caller=None, limit=1000)
+    feed = entries_after(BEGINNING, caller=None, limit=1000)
     rows = [row for row in feed if row["sequence"] <= document["sequence"]]
     lines = "".join(
         json.dumps({name: row[name] for name in COLUMNS}, separators=(",", ":")) + "\n"

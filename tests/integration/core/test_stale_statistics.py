@@ -31,6 +31,16 @@ BACKLOG = 3_000
 READS_PER_ROW = 60
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _statistics_are_forgotten(django_db_setup, django_db_blocker):
+    """Remove the statistics, which are not rolled back, before other tests."""
+    yield
+    with django_db_blocker.unblock(), connection.cursor() as cursor:
+        # Empty pages are returned, so that the next rows are counted by the size of the table.
+        cursor.execute("VACUUM")
+    connection.close()
+
+
 def rows_read_by(statement: Callable[[], object]) -> int:
     """How many rows of tables a statement reads, by sequential scans and through indexes."""
     query = "SELECT sum(seq_tup_read + idx_tup_fetch) FROM pg_stat_xact_user_tables"

@@ -1,7 +1,9 @@
-"""A pool that takes reports, and ways to report."""
+"""A pool that takes reports, ways to report, and a ledger whose months may be archived."""
 
 from datetime import datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from allocator_service.pools.models import Pool
 from allocator_service.pools.services import pool_create
 from allocator_service.tenants.models import Tenant
 from tests.integration.conftest import NOON, settings
+from tests.ledgers import Ledger
 
 HOUR = timedelta(hours=1)
 
@@ -46,3 +49,8 @@ def report(pool: Pool, *events: UsageEvent) -> Any:
     """Post events of tenants that are, or become, members."""
     members_admit(pool=pool, tenants=list({event.tenant for event in events}), now=NOON)
     return usage_record(pool=pool, events=events, now=NOON)
+
+
+@pytest.fixture
+def ledger(world: SimpleNamespace, archives: Path) -> Ledger:
+    return Ledger([world.lab, world.other], [world.ada, world.bob, world.eve], archives)

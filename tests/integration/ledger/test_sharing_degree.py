@@ -18,7 +18,7 @@ from allocator_service.ledger.intake.sealing import entries_seal
 from allocator_service.ledger.models import Entry, Kind, SealedDecision
 from allocator_service.ledger.reporting.periods import Period, report_period
 from allocator_service.ledger.reporting.sharing_degree import sharing_degree_report
-from allocator_service.ledger.selectors import entries_after
+from allocator_service.ledger.selectors import BEGINNING, entries_after
 from allocator_service.pools.services import pool_create
 from tests.examples import examples
 from tests.integration.conftest import NOON
@@ -175,7 +175,7 @@ ENTRIES = st.lists(
 
 def feed_total(pool, tenant, kind, resource, period):
     """The plain way: read the feed, cut every entry to the period, add up as decimals."""
-    entries = entries_after(0, caller=None, limit=1000, pool=pool.slug)
+    entries = entries_after(BEGINNING, caller=None, limit=1000, pool=pool.slug)
     kinds = {row["id"]: row["kind"] for row in entries}
     total = Decimal(0)
     with localcontext(prec=200):

@@ -3,8 +3,9 @@
 from datetime import timedelta
 
 import pytest
+from django.db.models import F
 
-from allocator_service.core.jobs import jobs_due, next_due
+from allocator_service.core.jobs import jobs_due, next_due, open_jobs
 from allocator_service.pools.models import RecomputeJob
 from allocator_service.pools.recompute import (
     DECISION_JOBS,
@@ -36,10 +37,15 @@ def test_a_run_starts_two_seconds_after_the_first_change_at_the_latest(pool):
 
 
 def test_the_relay_knows_when_a_job_that_it_has_not_sent_is_due(pool):
-    assert next_due(DECISION_JOBS, now=NOON) == NOON + QUIET
-    assert next_due(DECISION_JOBS, now=NOON + QUIET) is None
+    assert next_due(DECISION_JOBS) == NOON + QUIET
     assert due(1) == [pool.pk]
-    assert next_due(DECISION_JOBS, now=NOON) is None
+    assert next_due(DECISION_JOBS) is None
+
+
+def test_only_kinds_of_open_jobs_are_looked_at(pool):
+    assert [kind for kind, _ in open_jobs()] == [DECISION_JOBS]
+    RecomputeJob.objects.update(settled=F("wanted"))
+    assert open_jobs() == ()
 
 
 def test_a_job_is_published_once_until_it_is_overdue(pool):

@@ -6,10 +6,11 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from allocator_service.allocation.decided import StoredRows, decided_from
+from allocator_service.allocation.decided import decided_from
 from allocator_service.allocation.decided_parts import (
     Decided,
 )
+from allocator_service.allocation.decided_rows import StoredRows
 from allocator_service.allocation.models import Run
 from allocator_service.pools.models import Pool
 from policies import (

@@ -1,0 +1,1 @@
+"""Months of the ledger outside of the database, as Parquet files."""

@@ -1,0 +1,1 @@
+"""Pools that move from one installation to another as an archive."""
