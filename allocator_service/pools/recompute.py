@@ -5,6 +5,7 @@ policy that remembers, changes wait for the next boundary of the pool's decision
 """
 
 from datetime import datetime, timedelta
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from django.db import connection
@@ -99,10 +100,12 @@ def interval_around(pool: Pool, instant: datetime) -> tuple[datetime, datetime]:
 
 
 def decision_complete(job: RecomputeJob, *, next_at: datetime | None = None) -> None:
-    """Complete the part of the locked job that its claim had read. Later changes need another decision.
+    """Complete the locked job up to `claimed`. Later changes need another decision.
 
     They wait until `next_at`, if that is given: they came without a wait while the claim was held.
     """
-    later = {} if next_at is None else {"run_after": next_at}
-    complete_job(job, settled=job.claimed, attempts=0, **later)
+    changes: dict[str, Any] = {} if next_at is None else {"run_after": next_at}
+    if job.claimed == job.wanted:
+        changes["first_change_at"] = None
+    complete_job(job, settled=job.claimed, attempts=0, **changes)
     wake_relay(DECISION_JOBS.queue)

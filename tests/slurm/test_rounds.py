@@ -51,6 +51,6 @@ def seconds_to_limits(operator, pool):
     """From the publication of the decision in force to the agent's report that it is applied."""
     decision = operator.get(f"{pool}/decision/").body["run"]
     report = operator.get(f"{pool}/enforcement/").body["agents"][0]
-    assert report["run"] == decision["id"]
+    assert report["run"] == decision["id"], operator.get(f"{pool}/runs/").body["results"]
     begun, done = map(datetime.fromisoformat, (decision["finished_at"], report["reported_at"]))
     return (done - begun).total_seconds()

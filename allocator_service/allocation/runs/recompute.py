@@ -301,6 +301,8 @@ def _publish(claim: _Claim, work: _Work, solved: _Solved, now: datetime) -> Run:
             running=solved.running,
             known=_KNOWN.decisions,
         )
+        # A change between the claim and the reading would be decided a second time.
+        job.claimed = state.requested
         _complete(job, now, now if state.basis is None else state.basis.past.until)
         if state.deficits and run.effective_from is not None:
             period = timedelta(seconds=run.schedule.period_seconds)

@@ -59,10 +59,12 @@ class PoolState:
     `settings` is the document without the effect of `budgets`, which are those that bind, exhausted or
     not. `basis` is the part of the ledger that the document's history was read from, None without one.
     `dated` are the tasks of the decision in force whose dates are known. `minimum` has the seconds for
-    which tasks of each workload keep their servers. It is empty if the policy keeps none.
+    which tasks of each workload keep their servers. It is empty if the policy keeps none. `requested` is
+    the number of requests for decisions that the pool had, all of which this state answers.
     """
 
     generation: int
+    requested: int
     document: dict[str, Any]
     settings: dict[str, Any]
     budgets: Sequence[BudgetState]
@@ -107,7 +109,8 @@ def pool_state(
         with connection.cursor() as cursor:
             # In READ COMMITTED each statement sees another state, and no mixture was ever the pool's.
             cursor.execute(BEGIN_SNAPSHOT)
-        pool = Pool.objects.prefetch_related("resource_types").get(pk=pool_id)
+        pools = Pool.objects.select_related("job").prefetch_related("resource_types")
+        pool = pools.get(pk=pool_id)
         return _read(pool, now, Known() if known is None else known, begins=begins)
 
 
@@ -207,6 +210,7 @@ def _read(pool: Pool, now: datetime, known: Known, *, begins: bool) -> PoolState
     budgets = budget_states(pool, at=now)
     return PoolState(
         generation=pool.generation,
+        requested=pool.job.wanted,
         document=with_budgets(document, budgets),
         settings=document,
         budgets=budgets,

@@ -36,7 +36,7 @@ from allocator_service.pools.server_services import (
     servers_contribute,
 )
 from allocator_service.pools.services import pool_retire, pool_update
-from allocator_service.workloads.models import Workload
+from allocator_service.workloads.models import Workload, WorkloadState
 from allocator_service.workloads.services import WorkloadDraft, workload_withdraw, workloads_submit
 from policies import policies_available, problem_from_document, solve
 from tests.integration.conftest import NOON, another_session, recomputed, settings, vector
@@ -77,6 +77,26 @@ def test_doing_it_twice_does_nothing_the_second_time(fig2):
     first = recomputed(fig2)
     assert recomputed(fig2) is None
     assert list(Run.objects.all()) == [first]
+
+
+def test_a_change_that_a_claimed_run_still_reads_is_decided_once(fig2):
+    """It comes between the claim and the reading, where the run looks at its clock."""
+    workload = Workload.objects.filter(pool=fig2).first()
+
+    def clock():
+        claimed = RecomputeJob.objects.filter(pool=fig2).exclude(claimed_at=None).exists()
+        if claimed and workload.state != WorkloadState.WITHDRAWN:
+            workload_withdraw(workload=workload, now=NOON)
+            workload.refresh_from_db()
+        return NOON
+
+    run = recompute_pool(pool_id=fig2.pk, clock=clock)
+    fig2.refresh_from_db()
+    assert run.generation == fig2.generation
+    assert not run.allocations.filter(workload=workload).exists()
+    assert recomputed(fig2) is None
+    job = RecomputeJob.objects.get(pool=fig2)
+    assert (job.settled, job.first_change_at) == (job.wanted, None)
 
 
 def test_an_unchanged_pool_asked_again_gives_the_same_numbers_and_keeps_one_snapshot(fig2):
