@@ -20,6 +20,7 @@ from allocator_service.core.quantities import Resource
 from allocator_service.ledger.amounts.open_uses import OPEN_ENTRIES
 from allocator_service.ledger.archive.reading import ENTRIES, entries_with_archived
 from allocator_service.ledger.archive.selections import Selection
+from allocator_service.ledger.lookups import is_entry
 from allocator_service.pools.models import Contribution, MembershipTerms, Pool, WindowKind
 from allocator_service.pools.selectors import resources_of
 from allocator_service.pools.windows import half_life_of
@@ -45,14 +46,16 @@ SELECT e.tenant_id, e.workload_id,
 FROM (SELECT * FROM ledger_entry WHERE pool_id = %(pool)s
       UNION ALL
       {open_entries}) AS e
-LEFT JOIN ledger_entry o ON o.id = e.corrects AND o.start = e.start
+LEFT JOIN ledger_entry o ON {corrected}
 WHERE e.start < %(end)s AND e."end" > %(start)s
   AND COALESCE(o.kind, e.kind) = 'usage'
   AND (%(tenant)s::bigint IS NULL OR e.tenant_id = %(tenant)s)
 GROUP BY 1, 2, 3, 4, 5, 6, 7
 HAVING sum(e.quantity) > 0
 ORDER BY 5, 1, 2, 3, 4, 6
-""".replace("{open_entries}", OPEN_ENTRIES)
+""".replace("{open_entries}", OPEN_ENTRIES).replace(
+    "{corrected}", is_entry("o", "e.corrects", "e.start")
+)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from allocator_service.core.selecting import get_or_missing
 from allocator_service.core.snapshots import LEDGER_LOCK
 from allocator_service.ledger.archive.reading import ENTRIES, archives_of, entries_with_archived
 from allocator_service.ledger.archive.selections import Selection
+from allocator_service.ledger.lookups import entry_lookup, is_entry, is_entry_of
 from allocator_service.ledger.models import (
     ArchivedPool,
     Block,
@@ -33,8 +34,8 @@ from allocator_service.tenants.models import Tenant
 _IS_ARCHIVED = """
 SELECT s.start FROM ledger_seal s
 WHERE s.entry_id = %s
-  AND NOT EXISTS (SELECT FROM ledger_entry e WHERE e.id = s.entry_id AND e.start = s.start)
-"""
+  AND NOT EXISTS (SELECT FROM ledger_entry e WHERE {of_seal})
+""".replace("{of_seal}", is_entry("e", "s.entry_id", "s.start"))
 
 
 def instant(column: str) -> str:
@@ -78,11 +79,9 @@ s.sequence >= %(after)s AND (s.sequence, s.pool_id) > (%(after)s, %(after_pool)s
   AND (%(tenant)s::text IS NULL OR s.tenant_id = (SELECT id FROM tenant WHERE slug = %(tenant)s))
   AND (%(caller)s::bigint IS NULL OR s.tenant_id = %(caller)s)
 """
-# Their entries. The join on `start` is written as a range: the planner then estimates one entry per
-# seal.
-SEALED = """
+_SEALED = """
 FROM ledger_seal s
-JOIN ledger_entry e ON e.id = s.entry_id AND e.start >= s.start AND e.start <= s.start
+JOIN {entry}
 JOIN ledger_block block ON block.pool_id = s.pool_id AND block.number = s.block
 JOIN pool ON pool.id = s.pool_id
 JOIN tenant ON tenant.id = s.tenant_id
@@ -90,13 +89,16 @@ LEFT JOIN tenant owner ON owner.id = e.server_owner_id
 WHERE {condition}
   AND (%(kind)s::text IS NULL OR e.kind = %(kind)s)
 """.replace("{condition}", OF_SEALS)
+# A month or all of the ledger may be hashed, whereas a page looks up its entries alone.
+SEALED = _SEALED.replace("{entry}", f"ledger_entry e ON {is_entry_of('e', 's')}")
+_PAGE = _SEALED.replace("{entry}", f"{entry_lookup('s.entry_id', 's.start')} AS e ON true")
 
 _FEED = """
 SELECT {columns}, s.pool_id {sealed} AND (%(through)s::bigint IS NULL OR s.sequence <= %(through)s)
 ORDER BY s.sequence, s.pool_id LIMIT %(limit)s
 """.replace(
     "{columns}", ", ".join(f'{value} AS "{name}"' for name, value in COLUMNS.items())
-).replace("{sealed}", SEALED)
+).replace("{sealed}", _PAGE)
 # The number through which a page of seals goes, or NULL after the last of them.
 _SEALS = """
 SELECT max(sequence) FROM (

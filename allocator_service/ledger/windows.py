@@ -18,6 +18,7 @@ from allocator_service.core.planning import indexes_only
 from allocator_service.ledger.amounts.decayed import decayed_amounts
 from allocator_service.ledger.amounts.intervals import Use
 from allocator_service.ledger.amounts.rate_changes import amounts_between
+from allocator_service.ledger.lookups import entry_lookup
 from allocator_service.ledger.models import Kind
 from allocator_service.pools.models import Pool
 from allocator_service.pools.windows import Past, past_of
@@ -68,11 +69,10 @@ class Known:
 
 _KNOWN = """
 SELECT (SELECT COALESCE(max(sequence), 0) FROM ledger_seal WHERE pool_id = %(pool)s),
-       ARRAY(SELECT p.entry_id FROM ledger_pending p, LATERAL (
-                 SELECT pool_id FROM ledger_entry WHERE id = p.entry_id AND start = p.start OFFSET 0
-             ) AS e WHERE e.pool_id = %(pool)s ORDER BY 1),
+       ARRAY(SELECT p.entry_id FROM ledger_pending p, {entry} AS e
+             WHERE e.pool_id = %(pool)s ORDER BY 1),
        (SELECT metered_until FROM pool_meter WHERE pool_id = %(pool)s)
-"""
+""".replace("{entry}", entry_lookup("p.entry_id", "p.start"))
 
 
 def known_entries(pool: Pool) -> Known:

@@ -21,6 +21,7 @@ from allocator_service.core.snapshots import LEDGER_LOCK
 from allocator_service.core.streams import SnapshotConnection
 from allocator_service.ledger.archive.reading import load_pool_entries, pool_files
 from allocator_service.ledger.intake.sealing import entries_seal
+from allocator_service.ledger.lookups import entry_lookup
 from allocator_service.pools.models import Pool
 from allocator_service.pools.moving import pool_move
 from allocator_service.transfers.archive import ArchiveWriter
@@ -42,8 +43,7 @@ WHERE pool_id = %(pool)s AND commitment_id IS NULL AND note LIKE 'commitment %%'
   AND kind IN ('commitment', 'commitment_unused', 'upfront')
 """
 _WAITING = """
-SELECT 'entries', count(*) FROM ledger_pending p
-JOIN ledger_entry e ON e.id = p.entry_id AND e.start = p.start WHERE e.pool_id = %(pool)s
+SELECT 'entries', count(*) FROM ledger_pending p, {entry} AS e WHERE e.pool_id = %(pool)s
 UNION ALL
 SELECT 'decisions', count(*) FROM ledger_decision_pending WHERE pool_id = %(pool)s
 UNION ALL
@@ -51,7 +51,7 @@ SELECT 'digests of documents', count(*) FROM ledger_document_pending WHERE pool_
 UNION ALL
 SELECT 'events', count(*) FROM core_event_pending p JOIN core_event e ON e.id = p.event_id
 WHERE e.pool = %(slug)s
-"""
+""".replace("{entry}", entry_lookup("p.entry_id", "p.start"))
 # By the index of the pool, so that a month without entries costs one look, and months that are archived.
 _MONTHS = """
 WITH RECURSIVE months (first) AS (

@@ -22,6 +22,7 @@ from allocator_service.ledger.amounts.rate_changes import amounts_between, used_
 from allocator_service.ledger.amounts.totals import COUNTS_AS, EPOCH
 from allocator_service.ledger.archive.reading import ENTRIES, entries_with_archived
 from allocator_service.ledger.archive.selections import Selection
+from allocator_service.ledger.lookups import is_entry
 from allocator_service.ledger.models import Kind
 from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
@@ -33,8 +34,8 @@ _MICROSECOND = timedelta(microseconds=1)
 OF_EVENT = """
 (e.event_id IS NOT NULL OR e.corrects IS NOT NULL AND EXISTS (
     SELECT FROM ledger_entry o
-    WHERE o.id = e.corrects AND o.start = e.start AND o.event_id IS NOT NULL))
-"""
+    WHERE {corrected} AND o.event_id IS NOT NULL))
+""".replace("{corrected}", is_entry("o", "e.corrects", "e.start"))
 _ADDED = """
 e.quantity * CASE (%(increments)s::text[])[last]
     WHEN 'second-min-60' THEN greatest(60, ceil(seconds)) - seconds

@@ -12,6 +12,7 @@ from allocator_service.billing.months import Month
 from allocator_service.ledger.amounts.totals import COUNTS_AS
 from allocator_service.ledger.archive.reading import ENTRIES, entries_with_archived
 from allocator_service.ledger.archive.selections import Selection
+from allocator_service.ledger.lookups import entry_lookup
 from allocator_service.ledger.models import Kind
 from allocator_service.pools.models import Pool
 
@@ -30,12 +31,12 @@ FROM (
     SELECT sequence, entry_id, start FROM ledger_seal
     WHERE pool_id = %(pool)s AND start < %(before)s AND sequence > greatest(%(after)s, (
         SELECT through FROM billing_late_cursor WHERE pool_id = %(pool)s))) AS s
-JOIN ledger_entry e ON e.id = s.entry_id AND e.start >= s.start AND e.start <= s.start
+CROSS JOIN {entry} AS e
 WHERE s.start < %(before)s
   AND (%(tenant)s::bigint IS NULL OR e.tenant_id = %(tenant)s OR e.server_owner_id = %(tenant)s
        OR e.tenant_id = ANY(%(also)s::bigint[]))
 ORDER BY s.sequence LIMIT %(limit)s
-"""
+""".replace("{entry}", entry_lookup("s.entry_id", "s.start"))
 
 
 class Late(NamedTuple):

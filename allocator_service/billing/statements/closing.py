@@ -33,6 +33,7 @@ from allocator_service.core.errors import Conflict, FieldError
 from allocator_service.core.locks import Lock, lock_for_block, lock_in_transaction
 from allocator_service.core.outbox import events_record
 from allocator_service.core.planning import without_time_limit
+from allocator_service.ledger.lookups import entry_lookup
 from allocator_service.ledger.models import Meter, Seal
 from allocator_service.pools.models import Pool
 from allocator_service.pools.moving import refuse_moved
@@ -41,11 +42,11 @@ from allocator_service.tenants.models import Tenant
 
 _PENDING = """
 SELECT (SELECT count(*) FROM ledger_pending p
-        JOIN ledger_entry e ON e.id = p.entry_id AND e.start = p.start
+        CROSS JOIN {entry} AS e
         WHERE e.pool_id = %(pool)s AND e.start < %(end)s)
      + (SELECT COALESCE(sum(cardinality(quantities)), 0) FROM ledger_open_use
         WHERE pool_id = %(pool)s AND start < %(end)s AND %(is_over)s)
-"""
+""".replace("{entry}", entry_lookup("p.entry_id", "p.start"))
 
 
 def closing_of(pool: Pool, month: Month) -> Closing | None:

@@ -19,12 +19,14 @@ from allocator_service.ledger.amounts.totals import (
 )
 from allocator_service.ledger.archive.reading import ENTRIES, entries_with_archived
 from allocator_service.ledger.archive.selections import Selection
+from allocator_service.ledger.lookups import entry_lookup
 from allocator_service.ledger.models import TotalsCursor
 from allocator_service.pools.models import Pool
 
 # A rate counts (1 - weight of its change) / (ln 2 / half-life), the integral of the weights since
 # the change. `e` is an entry. `rate_changes` explains the hints about row counts.
-_DECAYED = """
+_DECAYED = (
+    """
 WITH place AS MATERIALIZED (
     SELECT COALESCE(max(through), 0) AS through FROM ledger_totals_cursor
     WHERE pool_id = %(pool)s AND half_life = %(half_life)s::float8),
@@ -63,15 +65,17 @@ SELECT tenant_id, resource, kind, sum(amount) * %(half_life)s::float8 / ln(2::fl
                ledger_weight(extract(epoch FROM %(until)s - LEAST(e."end", %(until)s)),
                              %(half_life)s::float8)
              - ledger_weight(extract(epoch FROM %(until)s - e.start), %(half_life)s::float8))
-    FROM (SELECT e.* FROM fresh, LATERAL (
-              SELECT * FROM ledger_entry WHERE id = fresh.id AND start = fresh.start OFFSET 0) AS e
+    FROM (SELECT e.* FROM fresh, {fresh_entry} AS e
           WHERE e.pool_id = %(pool)s
           UNION ALL
           {open_entries}) AS e
     WHERE e.start < %(until)s
 ) AS amounts GROUP BY 1, 2, 3
 UNION ALL SELECT NULL, NULL, NULL, through FROM place
-""".replace("{counts_as}", COUNTS_AS).replace("{open_entries}", OPEN_ENTRIES)
+""".replace("{counts_as}", COUNTS_AS)
+    .replace("{fresh_entry}", entry_lookup("fresh.id", "fresh.start"))
+    .replace("{open_entries}", OPEN_ENTRIES)
+)
 
 
 def decayed_amounts(pool: Pool, until: datetime, half_life: float) -> Iterable[tuple[Use, Decimal]]:

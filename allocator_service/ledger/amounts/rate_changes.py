@@ -20,6 +20,7 @@ from allocator_service.ledger.amounts.open_uses import IS_METERED, OPEN_ENTRIES
 from allocator_service.ledger.amounts.totals import COUNTS_AS, EPOCH, buckets_between, quarter_of
 from allocator_service.ledger.archive.reading import ENTRIES, entries_with_archived
 from allocator_service.ledger.archive.selections import Selection
+from allocator_service.ledger.lookups import entry_lookup
 from allocator_service.ledger.models import Kind, TotalsCursor
 from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
@@ -80,8 +81,7 @@ _CHANGES = """
     SELECT width_bucket(change.instant, %(edges)s::timestamptz[]), e.server_owner_id, e.tenant_id,
            {counts_as}, e.resource, change.sign * e.quantity,
            change.sign * e.quantity * extract(epoch FROM change.instant)
-    FROM {name}_unadded AS u CROSS JOIN LATERAL (
-        SELECT * FROM ledger_entry WHERE id = u.id AND start = u.start OFFSET 0) AS e
+    FROM {name}_unadded AS u CROSS JOIN {entry} AS e
     CROSS JOIN LATERAL (VALUES (e.start, 1), (e."end", -1)) AS change (instant, sign)
     WHERE e.pool_id = %(pool)s AND change.instant < %(last)s
       AND (NOT u.waits OR %(unsealed)s OR {is_metered})
@@ -114,6 +114,7 @@ _TOTAL = {
     "owner": "NULL::bigint",
     "kind": "t.kind",
     "counts_as": COUNTS_AS,
+    "entry": entry_lookup("u.id", "u.start"),
     "is_metered": IS_METERED,
 }
 _OWNER_TOTAL = {
@@ -123,6 +124,7 @@ _OWNER_TOTAL = {
     "owner": "t.owner_id",
     "kind": "'usage'",
     "counts_as": COUNTS_AS,
+    "entry": entry_lookup("u.id", "u.start"),
     "is_metered": IS_METERED,
 }
 _SUMS = """

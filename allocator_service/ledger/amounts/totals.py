@@ -17,6 +17,7 @@ from allocator_service.core.planning import indexes_only
 from allocator_service.core.snapshots import LEDGER_LOCK
 from allocator_service.ledger.archive.reading import ENTRIES, archives_of, entries_with_archived
 from allocator_service.ledger.archive.selections import Selection
+from allocator_service.ledger.lookups import entry_lookup, is_entry
 from allocator_service.ledger.models import Seal, Total, TotalsCursor
 from allocator_service.pools.models import Pool
 from allocator_service.pools.windows import half_life_of
@@ -32,8 +33,8 @@ _QUARTER = timedelta(seconds=QUARTER)
 # The kind that an entry counts as. A correction counts as the entry that it corrects.
 COUNTS_AS = """
 CASE WHEN e.kind <> 'correction' THEN e.kind ELSE (
-    SELECT o.kind FROM ledger_entry o WHERE o.id = e.corrects AND o.start = e.start) END
-"""
+    SELECT o.kind FROM ledger_entry o WHERE {corrected}) END
+""".replace("{corrected}", is_entry("o", "e.corrects", "e.start"))
 
 # `entries` by start, "end", tenant_id, owner_id, resource, quantity and kind; as many rows as
 # buckets change, in `Total` and in `OwnerTotal`.
@@ -67,7 +68,8 @@ owner_buckets AS (
     FROM by_owner WHERE owner_id IS NOT NULL AND kind = 'usage')
 """
 
-_ADD = """
+_ADD = (
+    """
 WITH sealed AS MATERIALIZED (
     SELECT sequence, entry_id, start FROM ledger_seal
     WHERE pool_id = %(pool)s AND sequence > %(after)s
@@ -76,7 +78,7 @@ WITH sealed AS MATERIALIZED (
 entries AS (
     SELECT e.start, e."end", e.tenant_id, e.server_owner_id AS owner_id, e.resource, e.quantity,
            {counts_as} AS kind
-    FROM sealed JOIN ledger_entry e ON e.id = sealed.entry_id AND e.start = sealed.start),
+    FROM sealed CROSS JOIN {entry} AS e),
 {changes},
 added AS (
     INSERT INTO ledger_total (pool_id, level, bucket, tenant_id, resource, kind, rate, moment, decayed)
@@ -94,7 +96,10 @@ added_by_owner AS (
         rate = ledger_owner_total.rate + EXCLUDED.rate,
         moment = ledger_owner_total.moment + EXCLUDED.moment)
 SELECT count(*), max(sequence) FROM sealed
-""".replace("{counts_as}", COUNTS_AS).replace("{changes}", CHANGES)
+""".replace("{entry}", entry_lookup("sealed.entry_id", "sealed.start"))
+    .replace("{counts_as}", COUNTS_AS)
+    .replace("{changes}", CHANGES)
+)
 
 # By the last number of each pool. For EXISTS (a higher one) the planner would read all seals.
 _BEHIND = """

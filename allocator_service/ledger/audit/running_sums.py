@@ -29,6 +29,7 @@ from allocator_service.ledger.audit.moving_windows import (
     MovingWindow,
     microseconds,
 )
+from allocator_service.ledger.lookups import entry_lookup
 from allocator_service.ledger.windows import Known
 from allocator_service.pools.windows import Past
 
@@ -39,9 +40,8 @@ entries AS (
     SELECT e.tenant_id, e.resource, {counts_as} AS kind,
            e.quantity * %(units)s AS quantity, extract(epoch FROM e.start) * %(second)s AS start,
            extract(epoch FROM e."end") * %(second)s AS "end"
-    FROM ({named}) AS s, LATERAL (
-        SELECT * FROM ledger_entry WHERE id = s.entry_id AND start = s.start OFFSET 0) AS e)
-""".replace("{counts_as}", COUNTS_AS)
+    FROM ({named}) AS s, {entry} AS e)
+""".replace("{counts_as}", COUNTS_AS).replace("{entry}", entry_lookup("s.entry_id", "s.start"))
 
 _BETWEEN = """
 SELECT entry_id, start FROM ledger_seal

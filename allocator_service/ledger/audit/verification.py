@@ -30,6 +30,7 @@ from allocator_service.ledger.intake.chain import (
     FORMAT_WITH_DOCUMENTS,
     block_digest,
 )
+from allocator_service.ledger.lookups import entry_lookup, is_entry
 from allocator_service.ledger.models import Archive, Kind, TotalsCursor
 from allocator_service.ledger.windows import amounts_in
 from allocator_service.pools.models import Pool
@@ -56,6 +57,7 @@ FROM ledger_import
 """
 # Whether a row is of the pool that is verified, or all pools are.
 _OF_POOL = "(%(pool)s::bigint IS NULL OR {row}.pool_id = %(pool)s)"
+_OF_SEAL = is_entry("e", "s.entry_id", "s.start")
 _UNSEALED = """
 SELECT count(*) FROM ledger_entry e
 WHERE {of_pool} AND NOT EXISTS (SELECT FROM ledger_seal s WHERE s.entry_id = e.id)
@@ -64,8 +66,8 @@ WHERE {of_pool} AND NOT EXISTS (SELECT FROM ledger_seal s WHERE s.entry_id = e.i
 _LOST = """
 SELECT min(s.sequence) FROM ledger_seal s
 WHERE {of_pool}
-  AND NOT EXISTS (SELECT FROM ledger_entry e WHERE e.id = s.entry_id AND e.start = s.start)
-""".replace("{of_pool}", _OF_POOL.format(row="s"))
+  AND NOT EXISTS (SELECT FROM ledger_entry e WHERE {of_seal})
+""".replace("{of_pool}", _OF_POOL.format(row="s")).replace("{of_seal}", _OF_SEAL)
 _UNSEALED_DECISIONS = """
 SELECT count(*) FROM ledger_decision_pending WHERE effective_from < %(before)s
 """
@@ -174,15 +176,15 @@ WHERE {of_pool} AND (o.start >= m.metered_until OR EXISTS (
     WHERE e.pool_id = o.pool_id AND e."end" > o.start AND e.tenant_id = o.tenant_id AND {is_metered}))
 """.replace("{is_metered}", IS_METERED).replace("{of_pool}", _OF_POOL.format(row="o"))
 _STUCK = """
-SELECT count(*) FROM ledger_pending p
-JOIN ledger_entry e ON e.id = p.entry_id AND e.start = p.start WHERE e.recorded_at < %(before)s
-"""
+SELECT count(*) FROM ledger_pending p, {entry} AS e WHERE e.recorded_at < %(before)s
+""".replace("{entry}", entry_lookup("p.entry_id", "p.start"))
 
-_TOTALS = """
+_TOTALS = (
+    """
 WITH entries AS (
     SELECT e.start, e."end", e.tenant_id, e.server_owner_id AS owner_id, e.resource, e.quantity,
            {counts_as} AS kind
-    FROM ledger_seal s JOIN ledger_entry e ON e.id = s.entry_id AND e.start = s.start
+    FROM ledger_seal s JOIN ledger_entry e ON {of_seal}
     WHERE s.pool_id = %(pool)s AND s.sequence <= %(through)s),
 {changes},
 stored AS (SELECT * FROM ledger_total WHERE pool_id = %(pool)s AND %(totals)s),
@@ -197,7 +199,10 @@ SELECT (SELECT count(*)
         FROM (SELECT * FROM owner_buckets WHERE %(owner_totals)s) b
         FULL JOIN stored_by_owner t USING (level, bucket, owner_id, tenant_id, resource)
         WHERE b.rate IS DISTINCT FROM t.rate OR b.moment IS DISTINCT FROM t.moment)
-""".replace("{counts_as}", COUNTS_AS).replace("{changes}", CHANGES)
+""".replace("{of_seal}", _OF_SEAL)
+    .replace("{counts_as}", COUNTS_AS)
+    .replace("{changes}", CHANGES)
+)
 _PLAIN = """
 SELECT tenant_id, resource, kind,
        sum(quantity * extract(epoch FROM till - since)) AS amount,

@@ -8,6 +8,7 @@ ids. docs/chain.md specifies the bytes. Blocks of format 1, which are older, cov
 database's own ids.
 """
 
+from allocator_service.ledger.lookups import is_entry
 from allocator_service.ledger.selectors import COLUMNS, instant
 
 FORMAT, FORMAT_WITH_DOCUMENTS = 2, 3
@@ -76,7 +77,7 @@ LEFT JOIN tenant owner ON owner.id = e.server_owner_id
 """
 
 
-ENTRY_SOURCE = entries_by("JOIN ledger_entry e ON e.id = s.entry_id AND e.start = s.start")
+ENTRY_SOURCE = entries_by(f"JOIN ledger_entry e ON {is_entry('e', 's.entry_id', 's.start')}")
 
 
 def block_digest(*, number: str, entries: str, decisions: str, documents: str) -> str:

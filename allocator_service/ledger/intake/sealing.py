@@ -22,15 +22,9 @@ from allocator_service.ledger.intake.chain import (
     block_digest,
     entries_by,
 )
+from allocator_service.ledger.lookups import entry_lookup
 
 SEALED_AT_ONCE = 10_000
-
-# OFFSET 0 makes the planner look each row up by an index. It is the primary key, unless statistics count
-# the pages of a month as empty: then all indexes seem to cost the same.
-_ENTRY_OF = """
-JOIN LATERAL (SELECT * FROM ledger_entry WHERE id = {row}.entry_id AND start = {row}.start OFFSET 0) e
-    ON true
-"""
 
 _SEAL = """
 WITH taken AS (
@@ -42,7 +36,7 @@ numbered AS (
     SELECT taken.entry_id, taken.start, e.pool_id, e.tenant_id,
            (SELECT COALESCE(max(sequence), 0) FROM ledger_seal)
            + row_number() OVER (ORDER BY taken.entry_id) AS sequence
-    FROM taken {entry_of_taken}),
+    FROM taken, {entry_of_taken} AS e),
 last AS (
     SELECT pool_id, (SELECT max(number) FROM ledger_block b WHERE b.pool_id = p.pool_id) AS number
     FROM (SELECT DISTINCT pool_id FROM numbered) p)
@@ -50,7 +44,7 @@ INSERT INTO ledger_seal (sequence, entry_id, start, pool_id, tenant_id, block)
 SELECT sequence, entry_id, start, numbered.pool_id, tenant_id, COALESCE(last.number, 0) + 1
 FROM numbered JOIN last USING (pool_id)
 RETURNING sequence
-""".replace("{entry_of_taken}", _ENTRY_OF.replace("{row}", "taken"))
+""".replace("{entry_of_taken}", entry_lookup("taken.entry_id", "taken.start"))
 
 # Run at least once a second, hence one cheap statement.
 _WAITS = """
@@ -114,7 +108,9 @@ FROM content JOIN pool ON pool.id = content.pool_id
 LEFT JOIN ledger_block previous
        ON previous.pool_id = content.pool_id AND previous.number = content.block - 1
 """.replace("{entry}", ENTRY_LINE)
-    .replace("{from_entries}", entries_by(_ENTRY_OF.replace("{row}", "s")))
+    .replace(
+        "{from_entries}", entries_by(f"CROSS JOIN {entry_lookup('s.entry_id', 's.start')} AS e")
+    )
     .replace("{decision}", DECISION_LINE)
     .replace("{document}", DOCUMENT_LINE)
     .replace("{content}", CONTENT)
@@ -148,7 +144,7 @@ def entries_seal(*, now: datetime) -> int:
             return 0
         # 10^5 entries may arrive before the planner's statistics know of them. With those of an
         # empty table it would read all waiting rows, or a month's entries, once per entry. An array
-        # of ids, indexes only and a lookup by id for each entry prevent that.
+        # of ids, indexes only and `entry_lookup` prevent that.
         cursor.execute("SET LOCAL enable_seqscan = off")
         cursor.execute(_SEAL, {"limit": SEALED_AT_ONCE})
         sequences = [sequence for (sequence,) in cursor.fetchall()]
