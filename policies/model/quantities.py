@@ -232,7 +232,13 @@ def _in_units(values: FloatArray, times: int, over: int) -> FloatArray | None:
     exact = max(times, over) <= 10**_EXACT_POWER and float(max(times, over)) == max(times, over)
     if exact:
         whole: FloatArray = np.round(values * float(times) / float(over))
-        back = whole / float(times) if over == 1 else whole * float(over)
+        if whole.max() >= LARGEST_WHOLE / 2:
+            # From here on the rounded product may be nearer to the whole number beside.
+            for beside in (-1.0, 1.0):
+                found = _back(whole, times, over) == values
+                is_beside = ~found & (_back(whole + beside, times, over) == values)
+                whole = np.where(is_beside, whole + beside, whole)
+        back = _back(whole, times, over)
     else:  # as long as it takes; Python's division of integers is rounded once
         numbers = [_nearest(value, times, over) for value in values.tolist()]
         if max(numbers) > LARGEST_WHOLE:
@@ -242,6 +248,12 @@ def _in_units(values: FloatArray, times: int, over: int) -> FloatArray | None:
     if whole.max() > LARGEST_WHOLE or not np.array_equal(back, values):
         return None
     return whole
+
+
+def _back(whole: FloatArray, times: int, over: int) -> FloatArray:
+    """Return the float64 numbers (v,) nearest to whole × over / times."""
+    back: FloatArray = whole / float(times) if over == 1 else whole * float(over)
+    return back
 
 
 def _nearest(value: float, times: int, over: int) -> int:

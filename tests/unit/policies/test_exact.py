@@ -144,6 +144,18 @@ def test_without_a_common_unit_tasks_are_rounded_up_and_servers_down(demand, cap
     )
 
 
+@examples(500)
+@given(numbers=st.lists(st.integers(2**51, 2**52), min_size=1, max_size=5))
+def test_decimals_of_sixteen_digits_are_read_as_written(numbers):
+    """Of the rounded product with 10^15 another whole number may be the nearest."""
+    values = np.array([number / 10**15 for number in numbers])
+    whole = whole_quantities(values[:, None], values[:, None], values.max(keepdims=True))
+    assert whole.common.all()
+    unit = Fraction(float(whole.demand[0, 0])) / numbers[0]
+    for read in (whole.demand, whole.capacity):
+        assert [Fraction(x) for x in read[:, 0].tolist()] == [unit * number for number in numbers]
+
+
 def answers(problem, policy, mode):
     for options in OPTIONS.get(policy, [{}]):
         yield solve(problem, policy, mode=mode, options=options)
