@@ -41,7 +41,7 @@ from policies.proofs.group_bounds import (
     without_noise,
 )
 from policies.proofs.group_path import GroupPath
-from policies.proofs.level_bounds import normalised_prices
+from policies.proofs.level_bounds import budget_rounding, normalised_prices
 from policies.proofs.normal_form import Groups, LeximinProblem
 
 MOST_PROGRAMS = 200
@@ -198,6 +198,9 @@ class GroupRounds(Rounds):
             attempt = self._without_noise(attempt)
             if not (attempt.satisfied | attempt.proof.stuck).any():
                 attempt = self._at_last_paid(attempt)
+            if not (attempt.satisfied | attempt.proof.stuck).any() and self._is_rounding(attempt):
+                # Rounding alone decides how far such a rise comes, and what small tenants get by it.
+                attempt = self._proven_attempt(self.path.first, attempt.prices)
         return replace(attempt, x=self._held_back(solution.x, self.path.shares(attempt.level)))
 
     def _proven_attempt(self, level: float, prices: FloatArray) -> Attempt:
@@ -243,6 +246,18 @@ class GroupRounds(Rounds):
         proof = prove_on_path(problem, path, attempt.prices, low, self.groups.part)
         last = Attempt(low, None, attempt.prices, proof, self._satisfied(low))
         return last if (last.satisfied | proof.stuck).any() else attempt
+
+    def _is_rounding(self, attempt: Attempt) -> bool:
+        """Return whether a rise costs from its beginning, and no more than bounds allow for rounding."""
+        problem, path, prices = self.problem, self.path, attempt.prices
+        curve = CostCurve.of(problem.owner, problem.limit, problem.unit_costs(prices), problem.t)
+        middle = path.first + (attempt.level - path.first) / 2
+        before, half, spent = (
+            float(curve.cost_of(np.where(path.rising, path.shares(each), path.start)).sum())
+            for each in (path.first, middle, attempt.level)
+        )
+        allowed = budget_rounding(problem, prices)
+        return half - before >= allowed / 4 and spent <= before + 2 * allowed
 
     def _without_noise(self, attempt: Attempt) -> Attempt:
         """Return what prices without rounding errors prove, if it is no less.

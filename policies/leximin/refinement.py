@@ -12,7 +12,7 @@ import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, IntArray
 from policies.model.certificate import Round
-from policies.model.tolerance import OVERFILL
+from policies.model.tolerance import OVERFILL, SOLVER_TOLERANCE
 from policies.proofs.equations import nearest_solution
 from policies.proofs.limit_rows import LimitRow
 from policies.proofs.normal_form import LeximinProblem
@@ -50,8 +50,11 @@ def refined(
     """
     workload, where = np.nonzero(x)
     levels, bounds = np.array([(item.level, item.bound) for item in rounds]).T
-    full = share >= problem.cap * (1 - NEARLY)
-    at_limit = np.flatnonzero(x.sum(axis=1) > problem.limit * (1 - NEARLY))
+    # A share is that of a level: one that lacks more is stopped before all tasks, and never has them.
+    full = share >= problem.cap * (1 - SOLVER_TOLERANCE)
+    # The level bounds a tenant's only workload.
+    near_limit = problem.needs_limit_row & (x.sum(axis=1) > problem.limit * (1 - NEARLY))
+    at_limit = np.flatnonzero(near_limit)
     of_class, resource = np.nonzero(problem.used_parts(x) > 1 - NEARLY)
     limited, amounts = _reached_limits(problem, x, workload, where)
     level_of = np.zeros((problem.t, len(rounds)))

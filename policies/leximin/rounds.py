@@ -31,6 +31,7 @@ from policies.proofs.level_bounds import (
     TOO_FAR_APART,
     RoundProof,
     budget_left,
+    budget_rounding,
     level_scale,
     normalised_prices,
     prove_round,
@@ -241,8 +242,35 @@ class Rounds:
             # The pool is full: what is left of it is rounding.
             level = 0.0
             proof = self._proof(prices, level, rising)
+        before = self._level_before(rising)
+        if before <= proof.bound and (
+            level < before or self._rises_by_rounding(before, level, prices, rising)
+        ):
+            # The tenants have that level already, and a small one may fall or rise by rounding alone.
+            level = before
+            proof = self._proof(prices, level, rising)
         satisfied = rising & (problem.cap <= level * problem.weight * (1 + SOLVER_TOLERANCE))
         return Attempt(level, solution.x, prices, proof, satisfied)
+
+    def _level_before(self, rising: BoolArray) -> float:
+        """Return the level that all rising tenants (t,) reached in the round before, 0 without one."""
+        stage = int(self.problem.stage[rising][0])
+        of_stage = bool(self.rounds) and self.rounds[-1].stage == stage
+        return self.rounds[-1].level if of_stage else 0.0
+
+    def _rises_by_rounding(
+        self, before: float, level: float, prices: FloatArray, rising: BoolArray
+    ) -> bool:
+        """Return whether a rise has its full price, and costs no more than bounds allow for rounding."""
+        if not 0 < before < level:
+            return False
+        problem = self.problem
+        curve = CostCurve.of(problem.owner, problem.limit, problem.unit_costs(prices), problem.t)
+        weight = np.where(rising, problem.weight, 0.0)
+        held, reached = (np.minimum(problem.cap, each * weight) for each in (before, level))
+        cost = float((curve.cost_of(reached) - curve.cost_of(held)).sum())
+        # Prices are normalised: a whole level of all rising tenants costs 1.
+        return (level - before) / 2 <= cost <= budget_rounding(problem, prices)
 
     def _freeze(
         self, stage: int, attempt: Attempt, frozen: BoolArray, *, proven: bool

@@ -246,6 +246,8 @@ def _sweep(tree, built, v, order_stop, stop, corners, siblings, scratch):
             of_child[c] = at[first[c]]
     if writes:
         corners = _write(polygon, corners, now, reached, weight)
+    # Added last: a level does not distinguish near positions where its resource hardly grows.
+    beyond = 0.0
     its_tier = tier[order_child[order_first[v]]]
     for e in range(order_first[v], order_stop):
         k, c = order[e], order_child[e]
@@ -257,7 +259,7 @@ def _sweep(tree, built, v, order_stop, stop, corners, siblings, scratch):
             # All that rise go straight as far as this corner, and so does the node.
             further = rate * (common[k] - height)
             if reached + further >= stop:
-                height += (stop - reached) / rate
+                beyond = (stop - reached) / rate
                 reached = stop
                 break
             if writes:
@@ -327,12 +329,12 @@ def _sweep(tree, built, v, order_stop, stop, corners, siblings, scratch):
         if writes:
             corners = _write_ray(built, v, corners, now, reached, rates / rate, weight)
         else:
-            height += (stop - reached) / rate
+            beyond = (stop - reached) / rate
     # Only here, as those that go on to rise are not visited at each corner.
     for c in siblings:
         if slope[c] > 0.0 and not writes:
-            of_child[c] += slope[c] * (height - since[c])
-    return corners, height
+            of_child[c] += slope[c] * ((height - since[c]) + beyond)
+    return corners, height + beyond
 
 
 @compiled_in_order

@@ -158,10 +158,13 @@ def budget_left(
     one. Without the allowance prices of very different sizes could cancel to nothing, and prove a
     false bound.
     """
-    worth = problem.worth(prices)
+    return worth_left(problem, prices, curve, share) + budget_rounding(problem, prices)
+
+
+def budget_rounding(problem: LeximinProblem, prices: FloatArray) -> float:
+    """Return what rounding may hide when costs are subtracted from the worth of servers and limits."""
     # Amounts of limits may be as small as 0; rounding is relative to shares of the pool.
-    rounding = BUDGET_ROUNDING * (worth + float(prices[problem.K :].sum()))
-    return worth_left(problem, prices, curve, share) + rounding
+    return BUDGET_ROUNDING * (problem.worth(prices) + float(prices[problem.K :].sum()))
 
 
 def worth_left(

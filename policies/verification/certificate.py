@@ -76,7 +76,7 @@ def check_certificate(
         problem.workload_names,
     )
     given = np.array([allocation.objective, allocation.bound, allocation.gap])
-    derived = np.array(_quality(rounds))
+    derived = np.array(quality(rounds))
     same = np.isclose(given, derived, rtol=AGREEMENT, atol=AGREEMENT, equal_nan=True)
     # Levels may be tiny, so that nothing absolute is allowed; a gap of 0 has no relative error.
     same[:2] = np.isclose(given[:2], derived[:2], rtol=AGREEMENT, atol=0, equal_nan=True)
@@ -249,7 +249,7 @@ def _visible(rounds: LevelRounds, number: int, bound: float) -> float:
     return max(gap - OPEN_GAP, part - HIDDEN_BY_ROUNDING, 0.0)
 
 
-def _quality(rounds: LevelRounds) -> tuple[float, float, float]:
+def quality(rounds: LevelRounds) -> tuple[float, float, float]:
     """Level and bound of the first round, and the largest relative gap of all rounds."""
     stated = rounds.certificate.rounds
     if not stated:

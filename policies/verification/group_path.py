@@ -177,11 +177,12 @@ class _Layer:
         begun = latest >= 0
         height, rate = self.height[latest_event], self.rate[latest_event]
         rises = (come > 0) & ~jumps & (rate > 0)
-        height[rises] += (target[rises] - self.reached[latest_event[rises]]) / rate[rises]
-        event = latest[begun]
-        position[begun] = self.after[event] + self.slope[event] * (
-            height[self.group[begun]] - self.height[event]
-        )
+        # Added last: a level that hardly grows does not distinguish near positions.
+        ahead = np.zeros(len(self.nodes))
+        ahead[rises] = (target[rises] - self.reached[latest_event[rises]]) / rate[rises]
+        event, group = latest[begun], self.group[begun]
+        since = height[group] - self.height[event]
+        position[begun] = self.after[event] + self.slope[event] * (since + ahead[group])
         if jumps.any():
             event = latest_event[jumps]
             position[self.child[event]] = self.at[event] + (target[jumps] - self.before[event])

@@ -16,7 +16,7 @@ from policies.model.history import History
 from policies.model.policy import Proof
 from policies.model.problem import Problem
 from policies.model.tolerance import AGREEMENT
-from policies.verification.certificate import Known, check_certificate, left_open
+from policies.verification.certificate import Known, check_certificate, left_open, quality
 from policies.verification.checks import Check, exactly
 from policies.verification.checks import check as _check
 from policies.verification.division import check_division
@@ -29,7 +29,7 @@ from policies.verification.handed_out import check_handed_out
 from policies.verification.history import check_history
 from policies.verification.open_rounds import stuck_when_open
 from policies.verification.options import check_options
-from policies.verification.rounds import rounds_of
+from policies.verification.rounds import LevelRounds, rounds_of
 from policies.verification.schedule import check_schedule
 from policies.verification.shapes import check_shapes
 from policies.verification.stated import TASK_LIMIT, Places, Stated
@@ -353,6 +353,8 @@ def _proven_rounds(
                 )
     levels = prices.levels & ~np.isin(np.arange(len(certificate.rounds)), loose)
     answer = _restated(allocation, certificate, levels)
+    if rounds.in_groups and not trusted:
+        answer = _with_open_bounds(answer, rounds)
     assert answer.certificate is not None  # noqa: S101 - for mypy: as above
     rounds = rounds.restated(answer.certificate)
     exact: Fractions | None = None
@@ -393,6 +395,23 @@ def _restated(allocation: Allocation, certificate: Certificate, proven: BoolArra
         for item, holds in zip(certificate.rounds, proven.tolist(), strict=True)
     )
     return replace(allocation, certificate=replace(certificate, rounds=rounds))
+
+
+def _with_open_bounds(allocation: Allocation, rounds: LevelRounds) -> Allocation:
+    """Return the answer of a leximin with the bounds of open rounds as they are verified.
+
+    Rounding decides these bounds, and the solver's walk need not round as the verifier's.
+    """
+    certificate = allocation.certificate
+    assert certificate is not None  # noqa: S101 - for mypy: that of a leximin
+    share = rounds.frozen_at()
+    items = tuple(
+        item if item.proven else replace(item, bound=max(rounds.bound(number, share), item.level))
+        for number, item in enumerate(certificate.rounds)
+    )
+    restated = replace(certificate, rounds=items)
+    _, bound, gap = quality(rounds.restated(restated))
+    return replace(allocation, certificate=restated, bound=bound, gap=gap)
 
 
 def _check_placements(stated: Stated, allocation: Allocation, fits: Fits) -> Iterator[Check]:

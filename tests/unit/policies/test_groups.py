@@ -442,6 +442,27 @@ def test_a_path_with_weights_far_apart_is_that_of_exact_arithmetic():
         assert verify(problem, answer).valid
 
 
+@pytest.mark.parametrize("tenants", [2, 3])
+def test_paths_of_a_level_that_hardly_grows_distinguish_near_positions(tenants):
+    """Memory decides the level of the group, and those who rise use next to none of it."""
+    problem = Problem.create(
+        resources=["cpu", "memory"], capacity=[[1, 1]], tenants=["a", "b", "c"][:tenants],
+        demand=[[0, 1], *[[1, 2e-8]] * (tenants - 1)], groups=["g"], group_weight=[10.25],
+        tenant_group=[0] * tenants,
+    )  # fmt: skip
+    start = np.array([0.99999998, *[0.07] * (tenants - 1)])
+    cap, rising = np.full(tenants, INF), np.arange(tenants) > 0
+    direction = np.array(problem.normalised_demand)
+    for path in (
+        GroupPath(problem.tree(0), direction, start, cap, rising),
+        VerifiedPath(Stated(problem, choose("drf")).groups, 0, direction, start, cap, rising),
+    ):
+        for further in (1e-9, 7e-9, 1e-6):
+            risen = path.shares(float(start.sum()) + further) - start
+            expected = [0, *[further / (tenants - 1)] * (tenants - 1)]
+            assert risen == pytest.approx(expected, rel=0, abs=1e-15)
+
+
 def test_next_to_a_tenant_with_all_its_tasks_no_other_is_stuck():
     """d ends its tasks as the second class fills, but for rounding; c, which is like d, rises on."""
     problem = Problem.create(
