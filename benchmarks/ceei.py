@@ -38,9 +38,9 @@ def measure(*, quick: bool) -> list[Row]:
     equilibrium = Row(
         name="ceei, equilibrium",
         sizes=f"{problem.t} tenants, 2 resources",
-        ours_seconds=alone,
+        our_value=alone,
         peer="cvxpy, Clarabel",
-        peer_seconds=peer,
+        peer_value=peer,
         agreement=float(np.abs(found / share.value - 1).max()),
         goal=50.0,
         notes=f"gap {market.bound / market.level - 1:.0e}",
@@ -48,7 +48,7 @@ def measure(*, quick: bool) -> list[Row]:
     front_door = replace(
         equilibrium,
         name="ceei, front door",
-        ours_seconds=whole,
+        our_value=whole,
         agreement=float(np.abs(answer.tenant_share / share.value - 1).max()),
         goal=None,
         notes=f"gap {answer.gap:.0e}",

@@ -136,9 +136,9 @@ def _row(
     return Row(
         name=f"ledger over HTTP, {name}",
         sizes=sizes,
-        ours_seconds=seconds,
+        our_value=seconds,
         peer="DRF serializer, without HTTP",
-        peer_seconds=plain,
+        peer_value=plain,
         agreement=None,
         goal=goal if more <= MORE_MEMORY_MIB else float("inf"),
         notes=f"{entries / seconds:,.0f} entries/s, {more:.0f} MiB more memory",

@@ -44,9 +44,9 @@ def _row(tenants: int, values: int, what: str) -> Row:
     return Row(
         name="envy of a report",
         sizes=f"{tenants:,} tenants, {what}",
-        ours_seconds=seconds,
+        our_value=seconds,
         peer="all pairs, a tenant at a time",
-        peer_seconds=peer_seconds,
+        peer_value=peer_seconds,
         agreement=0.0,
         goal=10.0,
         notes=f"{len(pairs):,} pairs, the worst {SHOWN} the same",

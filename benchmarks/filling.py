@@ -77,9 +77,9 @@ def _gangs(name: str, policy: str, options: dict[str, str], quick: bool) -> Row:
     return Row(
         name=f"{name}, gangs",
         sizes=f"{single.t} tenants, {servers} servers, {placed} tasks of {PIECES} pieces",
-        ours_seconds=ours,
+        our_value=ours,
         peer=f"ours with {tasks} tasks of one piece",
-        peer_seconds=peer,
+        peer_value=peer,
         agreement=None,
         goal=1 / 3,
     )
@@ -106,9 +106,9 @@ def _scanned_gangs(quick: bool) -> Row:
     return Row(
         name="drfh, best-fit, gangs beside scans",
         sizes=_sizes(problem, total, scanned),
-        ours_seconds=ours / total,
+        our_value=ours / total,
         peer="one NumPy scan per piece",
-        peer_seconds=seconds / scanned,
+        peer_value=seconds / scanned,
         agreement=float(_misplaced(some, sequence)),
         goal=None,
     )
@@ -133,9 +133,9 @@ def _pool(
     return Row(
         name="drf, whole tasks",
         sizes=f"{problem.t} tenants, {int(answer.tasks.sum())} tasks",
-        ours_seconds=ours,
+        our_value=ours,
         peer=peer,
-        peer_seconds=peer_seconds,
+        peer_value=peer_seconds,
         agreement=float(np.abs(answer.tasks - count).max()),
         goal=goal,
     )
@@ -208,9 +208,9 @@ def _placement_row(rule: str, resources: int, goal: float, quick: bool) -> Row:
     return Row(
         name=f"drfh, {rule}, {resources} resources",
         sizes=_sizes(problem, total, scanned),
-        ours_seconds=ours / total,
+        our_value=ours / total,
         peer="one NumPy scan per task",
-        peer_seconds=per_task,
+        peer_value=per_task,
         agreement=float(_misplaced(some, sequence)),
         goal=goal,
         notes=f"{total / ours:.0f} tasks/s beside {1 / per_task:.0f}/s",
@@ -245,9 +245,9 @@ def _two_choices(quick: bool) -> Row:
     return Row(
         name="drfh, two-choices, 2 resources",
         sizes=_sizes(problem, total, scanned),
-        ours_seconds=ours / total,
+        our_value=ours / total,
         peer="the same draws, plain Python",
-        peer_seconds=per_task,
+        peer_value=per_task,
         agreement=float(_misplaced(some, sequence)),
         goal=30.0,
         notes=f"{total / ours:.0f} tasks/s beside {1 / per_task:.0f}/s",

@@ -41,9 +41,9 @@ def measure(*, quick: bool = False) -> list[Row]:
         Row(
             name="idle service, processor time a minute",
             sizes=sizes,
-            ours_seconds=ours,
+            our_value=ours,
             peer="none: the goal",
-            peer_seconds=GOAL_SECONDS,
+            peer_value=GOAL_SECONDS,
             agreement=None,
             goal=1.0,
             notes=f"PostgreSQL beside it: {servers:.2f} s",
@@ -51,9 +51,9 @@ def measure(*, quick: bool = False) -> list[Row]:
         Row(
             name="idle service, memory",
             sizes=sizes,
-            ours_seconds=gigabytes,
+            our_value=gigabytes,
             peer="none: the goal",
-            peer_seconds=GOAL_GB,
+            peer_value=GOAL_GB,
             agreement=None,
             goal=1.0,
             notes="without PostgreSQL and Redis",

@@ -44,9 +44,9 @@ def _finite_tasks(tenants: int, *, repeat: int) -> list[Row]:
     row = Row(
         name="leximin, finite tasks",
         sizes=f"{tenants} tenants, {int(problem.tasks.sum())} tasks, {satisfied} satisfied",
-        ours_seconds=ours,
+        our_value=ours,
         peer=f"the paper's rounds ({programs} cold programs)",
-        peer_seconds=seconds,
+        peer_value=seconds,
         agreement=float((np.abs(answer.tenant_share - share) / share).max()),
         # With fewer tenants the paper's rounds are too few to compare.
         goal=500.0 if tenants >= 900 else None,
@@ -57,7 +57,7 @@ def _finite_tasks(tenants: int, *, repeat: int) -> list[Row]:
         replace(
             row,
             peer=f"HiGHS with duals ({rounds} rounds)",
-            peer_seconds=frozen,
+            peer_value=frozen,
             agreement=float((np.abs(answer.tenant_share - share_frozen) / share_frozen).max()),
             goal=None,
         ),
@@ -80,9 +80,9 @@ def _by_duals(name: str, *, goal: float, quick: bool, **kind: bool) -> Row:
     return Row(
         name=name,
         sizes=f"{tenants} tenants, {answer.classes.count} classes",
-        ours_seconds=ours,
+        our_value=ours,
         peer=f"HiGHS with duals ({programs} rounds)",
-        peer_seconds=seconds,
+        peer_value=seconds,
         agreement=float((np.abs(answer.tenant_share - share) / share).max()),
         goal=goal,
         notes=f"gap {answer.gap:.0e}, {answer.statistics['rounds']} rounds",

@@ -17,9 +17,9 @@ class Row:
     Attributes:
         name: The measured operation.
         sizes: Sizes of the instance.
-        ours_seconds: Best time of ours.
+        our_value: Best time of ours, or its amount in `unit`.
         peer: The other side.
-        peer_seconds: Best time of the other side.
+        peer_value: That of the other side.
         agreement: Largest relative difference between the two answers, or None if there is only one.
         goal: Required least ratio (peer / ours), or None for a record without a goal.
         notes: Certified gap, capacity violation, iterations, ...
@@ -28,9 +28,9 @@ class Row:
 
     name: str
     sizes: str
-    ours_seconds: float
+    our_value: float
     peer: str
-    peer_seconds: float
+    peer_value: float
     agreement: float | None
     goal: float | None
     notes: str = ""
@@ -38,8 +38,8 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        """Time of the peer divided by ours."""
-        return self.peer_seconds / self.ours_seconds
+        """Time or amount of the peer divided by ours."""
+        return self.peer_value / self.our_value
 
     @property
     def met(self) -> bool:
@@ -97,9 +97,9 @@ def print_table(rows: Sequence[Row]) -> None:
         (
             row.name,
             row.sizes,
-            amount(row.ours_seconds, row.unit),
+            amount(row.our_value, row.unit),
             row.peer,
-            amount(row.peer_seconds, row.unit),
+            amount(row.peer_value, row.unit),
             f"{row.ratio:.1f}x",
             "-" if row.goal is None else f"{row.goal:g}x {'met' if row.met else 'MISSED'}",
             "-" if row.agreement is None else f"{row.agreement:.0e}",

@@ -44,9 +44,9 @@ def _line(row: dict[str, Any]) -> str:
     cells = (
         row["name"],
         row["sizes"],
-        amount(row["ours_seconds"], unit),
+        amount(row["our_value"], unit),
         row["peer"],
-        amount(row["peer_seconds"], unit),
+        amount(row["peer_value"], unit),
         f"{row['ratio']:.1f}",
         goal,
         "–" if row["agreement"] is None else f"{row['agreement']:.0e}",

@@ -48,9 +48,9 @@ def _against_enumeration(tenants: int, demands: tuple[int, int], *, repeat: int)
     return Row(
         name="tda",
         sizes=f"{tenants} tenants, {GRID} × {GRID}",
-        ours_seconds=ours,
+        our_value=ours,
         peer=f"HiGHS over all {len(columns)} saturated allocations, compiled listing",
-        peer_seconds=listing + program,
+        peer_value=listing + program,
         agreement=agreement,
         goal=50.0,
         notes=f"gap {answer.gap:.0e}, {slots} slots; listing {listing:.2f} s, program {program:.2f} s",
@@ -64,9 +64,9 @@ def _small_tasks(tenants: int, *, repeat: int) -> Row:
     return Row(
         name="tda, small tasks too",
         sizes=f"{tenants} tenants, {GRID} × {GRID}",
-        ours_seconds=ours,
+        our_value=ours,
         peer="none: proven by its own bound",
-        peer_seconds=ours,
+        peer_value=ours,
         agreement=None,
         goal=None,
         notes=f"gap {answer.gap:.0e}, {answer.statistics['slots_made']} slots made",

@@ -105,9 +105,9 @@ def _rates(
     return Row(
         name=f"GET, {name}",
         sizes=f"{CONNECTIONS} connections, {WEB_WORKERS} web processes",
-        ours_seconds=1 / mine.rate,
+        our_value=1 / mine.rate,
         peer="OpenStack Placement 16",
-        peer_seconds=1 / other.rate,
+        peer_value=1 / other.rate,
         agreement=None,
         goal=goal,
         notes=f"{mine.rate:.0f}/s beside {other.rate:.0f}/s",
@@ -146,9 +146,9 @@ def _mixed_load_row(service: Service, server: str, *, seconds: float) -> Row:
     return Row(
         name="mixed load",
         sizes=f"{MIXED_RATE:.0f} requests/s for {seconds:.0f} s, a tenth of them writes",
-        ours_seconds=p95,
+        our_value=p95,
         peer="none: p95 of at most 150 ms",
-        peer_seconds=SLOWEST_SECONDS,
+        peer_value=SLOWEST_SECONDS,
         agreement=None,
         goal=1.0 if not refused else float("inf"),
         notes=f"p50 {outcome.percentile(50) * 1e3:.1f} ms, p99 {outcome.percentile(99) * 1e3:.1f} ms, "

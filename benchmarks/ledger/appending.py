@@ -90,9 +90,9 @@ def _beside_naive(batches: int) -> Row:
     return Row(
         name="append",
         sizes=f"{entries} entries in batches of {BATCH}, {naive_entries} the naive way; per entry",
-        ours_seconds=ours / entries,
+        our_value=ours / entries,
         peer="look-then-create, bulk_create",
-        peer_seconds=naive / naive_entries,
+        peer_value=naive / naive_entries,
         agreement=float(stored != entries),
         goal=5.0,
         notes=f"{entries / ours:.0f}/s beside {naive_entries / naive:.0f}/s, sealed at "
@@ -170,9 +170,9 @@ def _over_http(batches: int) -> Row:
         name="POST usage",
         sizes=f"{entries} entries in batches of {BATCH}, {CONNECTIONS} connections, "
         f"{WEB_WORKERS} web processes",
-        ours_seconds=seconds / entries,
+        our_value=seconds / entries,
         peer=f"none: {GOAL:.0f} entries/s",
-        peer_seconds=1 / GOAL,
+        peer_value=1 / GOAL,
         agreement=None,
         goal=1.0,
         notes=f"{entries / seconds:.0f}/s, the last sealed {visible:.2f} s later",
@@ -194,9 +194,9 @@ def _verification_row(batches: int) -> Row:
     return Row(
         name="verify",
         sizes=f"{entries} entries",
-        ours_seconds=seconds / entries,
+        our_value=seconds / entries,
         peer=f"{VERIFIED:.0f} entries/s",
-        peer_seconds=1 / VERIFIED,
+        peer_value=1 / VERIFIED,
         agreement=float(not all(check.holds for check in checks)),
         goal=1.0,
         notes=f"{entries / seconds:.0f}/s, {len(checks)} checks",

@@ -51,9 +51,9 @@ def _rows(name: str, past: Past, pools: dict[int, Pool]) -> list[Row]:
             Row(
                 name=f"window, {name}",
                 sizes=f"{entries} entries, {TENANTS} tenants, {len(RESOURCES)} resources",
-                ours_seconds=ours,
+                our_value=ours,
                 peer="plain SUM, undecayed" if weighed else "plain SUM",
-                peer_seconds=plain,
+                peer_value=plain,
                 agreement=None if weighed else _difference(state, sums),
                 goal=None,
             )
@@ -63,9 +63,9 @@ def _rows(name: str, past: Past, pools: dict[int, Pool]) -> list[Row]:
         Row(
             name=f"window, {name}",
             sizes=f"{most} entries beside {min(pools)}",
-            ours_seconds=times[1],
+            our_value=times[1],
             peer="ours, fewer entries",
-            peer_seconds=times[0],
+            peer_value=times[0],
             agreement=None,
             goal=0.5,
             notes="a year's window costs at most twice that of days",

@@ -85,9 +85,9 @@ def _row(report: Report, name: str, entries: int, pool: Pool, period: Period) ->
     return Row(
         name=f"{report.name}, {name}",
         sizes=f"{entries} entries, {TENANTS} tenants, {len(RESOURCES)} resources",
-        ours_seconds=ours,
+        our_value=ours,
         peer="plain SUM",
-        peer_seconds=plain,
+        peer_value=plain,
         agreement=_difference(report.stated(stated), _amounts_by_name(report, sums)),
         goal=None,
         notes="the peer is the statement alone",
