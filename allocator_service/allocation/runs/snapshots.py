@@ -5,10 +5,9 @@ Each is one consistent reading of a pool and is stored for replay.
 
 import hashlib
 import zlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from decimal import Decimal
 from functools import cached_property, partial
 from typing import Any
 from uuid import UUID
@@ -24,7 +23,15 @@ from allocator_service.allocation.long_term.steps import Basis, history_at, star
 from allocator_service.allocation.models import Run, RunStatus, Snapshot
 from allocator_service.allocation.present_servers import PresentServers
 from allocator_service.allocation.runs.budgets import with_budgets
-from allocator_service.allocation.runs.known import DecidedTasks, Document, Known, Row
+from allocator_service.allocation.runs.document_parts import (
+    OwnServerSettings,
+    amounts_in_force,
+    document_groups,
+    document_servers,
+    document_tenant,
+    document_workload,
+)
+from allocator_service.allocation.runs.known import DecidedTasks, Known
 from allocator_service.allocation.runs.placement_dates import (
     DatedRange,
     dated_ranges,
@@ -35,19 +42,15 @@ from allocator_service.allocation.runs.placement_dates import (
 from allocator_service.allocation.stored_placements import stored_placements
 from allocator_service.allocation.time_sharing.deficits import deficits_at, deficits_in_force
 from allocator_service.core.errors import Gone
-from allocator_service.core.quantities import Resource, decimal_text, json_number
 from allocator_service.core.snapshots import BEGIN_SNAPSHOT
 from allocator_service.pools.budgets import BudgetState, budget_states
 from allocator_service.pools.clusters import CLUSTER_LABEL
-from allocator_service.pools.limits import limits_from
-from allocator_service.pools.models import Count, MembershipTerms, OwnServers, Pool
+from allocator_service.pools.models import Count, MembershipTerms, Pool
 from allocator_service.pools.selectors import (
     ServerGroup,
-    group_terms_of,
     resources_of,
     server_groups,
 )
-from allocator_service.workloads.gangs import pieces_from
 from allocator_service.workloads.models import Workload, WorkloadState
 from policies import policy_named
 
@@ -136,29 +139,31 @@ def _read(pool: Pool, now: datetime, known: Known, *, begins: bool) -> PoolState
             _as_text("server_selector"), _as_text("pieces"), "per_server", "together", "at_least",
         )
     )  # fmt: skip
-    servers = _servers(groups, resources)
+    servers = document_servers(groups, resources)
     has_clusters = any(group.labels.get(CLUSTER_LABEL) for group in groups)
-    own = _OwnServers(pool, {server["contributed_by"] for server in servers})
-    tenants = known.rows.of(("tenants", pool.pk), [row[1:6] for row in members], _tenant)
+    own = OwnServerSettings(pool, {server["contributed_by"] for server in servers})
+    tenants = known.rows.of(("tenants", pool.pk), [row[1:6] for row in members], document_tenant)
     demands = known.rows.of(
         ("workloads", pool.pk, *(resource.name for resource in resources), has_clusters),
         [row[4:] for row in workloads],
-        partial(_workload, resources, has_clusters),
+        partial(document_workload, resources, has_clusters),
     )
     document: dict[str, Any] = {
         "resources": [{"name": resource.name, "unit": resource.unit} for resource in resources],
         "servers": servers,
-        **_groups(pool, now),
+        **document_groups(pool, now),
         "tenants": [
             tenant
             if row[6:9] == _NO_AMOUNTS and row[1] not in own.contributors
             else tenant
-            | _amounts(now, guarantee=loads(row[6]), limit=loads(row[7]), lend=loads(row[8]))
+            | amounts_in_force(
+                now, guarantee=loads(row[6]), limit=loads(row[7]), lend=loads(row[8])
+            )
             | own.of(row[1], row[4], row[9])
             for row, tenant in zip(members, tenants, strict=True)
         ],
         "workloads": [
-            workload if row[3] == _EMPTY else workload | _amounts(now, limit=loads(row[3]))
+            workload if row[3] == _EMPTY else workload | amounts_in_force(now, limit=loads(row[3]))
             for row, workload in zip(workloads, demands, strict=True)
         ],
         "policy": {
@@ -237,94 +242,6 @@ def _as_text(column: str) -> Cast:
     return Cast(column, TextField())
 
 
-def _amounts(now: datetime, **stored: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the limits, guarantees and loans in force at an instant, by the keys of the document.
-
-    A key without any is absent, so that nodes without them keep their digests.
-    """
-    found = {
-        kind: [
-            {
-                "where": limit.where,
-                "amount": {name: document_number(amount) for name, amount in limit.amount.items()},
-            }
-            for limit in limits_from(entries)
-            if limit.is_in_force(now)
-        ]
-        for kind, entries in stored.items()
-    }
-    return {kind: rows for kind, rows in found.items() if rows}
-
-
-class _OwnServers:
-    """The members' setting to always have on their own servers what they would get there alone.
-
-    The setting of the member counts, else that of the nearest group that has one, else the pool's.
-    """
-
-    def __init__(self, pool: Pool, contributors: Collection[str | None]) -> None:
-        self.contributors = contributors
-        self._pool = pool.own_servers
-        rows = group_terms_of(pool=pool).values_list("group__slug", "parent__slug", "own_servers")
-        self._groups = {slug: (parent, setting) for slug, parent, setting in rows}
-
-    def of(self, slug: str, group: str | None, setting: str) -> dict[str, bool]:
-        """Return the field of a member's document, absent if it is not so."""
-        while setting == OwnServers.INHERIT and group is not None:
-            group, setting = self._groups[group]
-        is_so = self._pool if setting == OwnServers.INHERIT else setting == OwnServers.YES
-        return {"own_servers": True} if is_so and slug in self.contributors else {}
-
-
-def _groups(pool: Pool, now: datetime) -> dict[str, Any]:
-    """Return the groups of the pool, by the key of the document.
-
-    Without any the key is absent, so that flat pools keep their digests.
-    """
-    rows = (
-        group_terms_of(pool=pool)
-        .order_by("group_id")
-        .values_list("group__slug", "parent__slug", "weight", "tier", "guarantee", "limit")
-    )
-    groups = [
-        {"name": slug, "parent": parent, "weight": document_number(weight), "tier": tier}
-        | _amounts(now, guarantee=guarantee, limit=limit)
-        for slug, parent, weight, tier, guarantee, limit in rows
-    ]
-    return {"groups": groups} if groups else {}
-
-
-def _tenant(row: Row) -> Document:
-    """Return a tenant of the document, without amounts.
-
-    `group` and `tier` are absent where they are the defaults.
-    """
-    slug, weight, best_effort, group, tier = row
-    tenant = {"name": slug, "weight": document_number(weight), "best_effort": best_effort}
-    if group is not None:
-        tenant["group"] = group
-    if tier:
-        tenant["tier"] = tier
-    return tenant
-
-
-def _workload(resources: Sequence[Resource], has_clusters: bool, row: Row) -> Document:
-    """Return a workload of the document, without limits."""
-    slug, name, amounts, tasks, priority, selector, pieces, *gang = row
-    # PostgreSQL's text of an array, which is parsed only for rows that have changed.
-    vector = [Decimal(amount) for amount in amounts[1:-1].split(",") if amount]
-    demand = document_quantities(vector, resources)
-    return {
-        "tenant": slug,
-        "name": name,
-        "demand": demand,
-        **in_one_cluster(document_gang(demand, loads(pieces), *gang), has_clusters),
-        "tasks": tasks,
-        "priority": priority,
-        "server_selector": loads(selector),
-    }
-
-
 def _previous(pool: Pool) -> Run | None:
     """Return the latest decision of whole tasks."""
     decided = Run.objects.filter(
@@ -389,74 +306,6 @@ def _running(
             gone |= {"kind": kind} if kind else {}
             running.append(gone | {"server": "", "servers": count - here})
     return running
-
-
-def document_gang(
-    demand: Mapping[str, Any],
-    pieces: Sequence[Mapping[str, Any]],
-    per_server: int | None,
-    together: str,
-    at_least: int,
-) -> dict[str, Any]:
-    """Return the fields of a workload with a gang in an evaluation document, none for others."""
-    if not pieces and at_least == 1:
-        return {}
-    rows = [
-        {
-            "count": each.count,
-            "demand": {name: document_number(amount) for name, amount in each.demand.items()},
-        }
-        for each in pieces_from(pieces)
-    ]
-    return {
-        "pieces": rows or [{"count": 1, "demand": dict(demand)}],
-        "per_server": per_server,
-        "together": together or None,
-        "at_least": at_least,
-    }
-
-
-def in_one_cluster(gang: dict[str, Any], has_clusters: bool) -> dict[str, Any]:
-    """Return the fields of a gang, whose pieces no scheduler can start in another one's cluster."""
-    if not gang or gang["together"] or not has_clusters:
-        return gang
-    return {**gang, "together": CLUSTER_LABEL}
-
-
-def _servers(groups: Sequence[ServerGroup], resources: Sequence[Resource]) -> list[dict[str, Any]]:
-    servers, names = [], set[str]()
-    for position, group in enumerate(groups):
-        name = group.first
-        if name in names:  # names are unique per contributor, in a document among all servers
-            name = f"{group.first}/{position}"
-        names.add(name)
-        server: dict[str, Any] = {
-            "name": name,
-            "capacity": document_quantities(group.capacity, resources),
-            "count": group.count,
-            "labels": group.labels,
-            "contributed_by": group.contributed_by,
-        }
-        if group.draining:
-            server["draining"] = True
-        servers.append(server)
-    return servers
-
-
-def document_quantities(vector: Sequence[Decimal], resources: Sequence[Resource]) -> dict[str, Any]:
-    """Return a vector as in an evaluation document, by resource name and without zeros."""
-    return {
-        resource.name: document_number(quantity)
-        for resource, quantity in zip(resources, vector, strict=False)
-        if quantity
-    }
-
-
-def document_number(quantity: Decimal) -> int | float | str:
-    """Return a quantity as a JSON number, or as text where a double would change it."""
-    number = json_number(quantity)
-    # A double that differs in its last digit would give the document another digest than its text.
-    return number if Decimal(repr(number)) == quantity else decimal_text(quantity)
 
 
 # Two workers may store the same state at once, and either row serves both.

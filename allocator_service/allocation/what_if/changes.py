@@ -29,14 +29,14 @@ from uuid import UUID
 
 from allocator_service.allocation.policies import policy_choose
 from allocator_service.allocation.runs.budgets import with_budgets
-from allocator_service.allocation.runs.placement_dates import keeps_tasks, task_shape
-from allocator_service.allocation.runs.snapshots import (
-    PoolState,
+from allocator_service.allocation.runs.document_parts import (
     document_gang,
     document_number,
     document_quantities,
     in_one_cluster,
 )
+from allocator_service.allocation.runs.placement_dates import keeps_tasks, task_shape
+from allocator_service.allocation.runs.snapshots import PoolState
 from allocator_service.core.errors import Unacceptable
 from allocator_service.core.quantities import Resource, vector_from
 from allocator_service.pools.clusters import CLUSTER_LABEL

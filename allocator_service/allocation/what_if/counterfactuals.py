@@ -16,7 +16,7 @@ from allocator_service.allocation.models import Allocation
 from allocator_service.allocation.placements import ServerRange
 from allocator_service.allocation.reasons import group_of_reason
 from allocator_service.allocation.runs.budgets import stop_limits
-from allocator_service.allocation.runs.snapshots import in_one_cluster
+from allocator_service.allocation.runs.document_parts import in_one_cluster
 from allocator_service.allocation.what_if.changes import has_clusters
 from allocator_service.allocation.what_if.evaluations import SECONDS, answer_document
 from allocator_service.core.display import resource_text
