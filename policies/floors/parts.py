@@ -82,21 +82,18 @@ def parts_of(
         for at in range(shared, len(pools)):
             found += [(at, j, float(placed[j]), True) for j in pools[at].workloads.tolist()]
         left -= placed
-    given: dict[bytes, tuple[BoolArray, FloatArray]] = {}
     # Few selectors have many pools.
-    rows_of = {id(pool.rows): pool.rows for pool in pools}
+    rows_of = {id(pool.rows): pool.rows for pool in pools[:shared]}
     sizes = {key: int(problem.server_count[rows].sum()) for key, rows in rows_of.items()}
-    size = [sizes[id(pool.rows)] for pool in pools]
-    contains: dict[tuple[int, bytes], bool] = {}
+    number = {key: row for row, key in enumerate(sorted(rows_of, key=sizes.__getitem__))}
+    table = np.array([rows_of[key] for key in number]).reshape(-1, problem.k)
+    within = [np.flatnonzero(~(table & ~rows).any(axis=1)) for rows in table]
+    given = np.zeros((len(table), problem.n))
+    size = [sizes[id(pool.rows)] for pool in pools[:shared]]
     for at in sorted(range(shared), key=lambda at: (size[at], at)):
         rows, mine, floor = pools[at].rows, pools[at].workloads, floors[at]
-        have = np.zeros(len(mine))
-        for key, (others, tasks) in given.items():
-            pair = id(rows), key
-            if pair not in contains:
-                contains[pair] = not (others & ~rows).any()
-            if contains[pair]:
-                have += tasks[mine]
+        selector = number[id(rows)]
+        have = given[within[selector][:, None], mine].sum(axis=0)
         if on_own is not None and len(on_own.task):
             have += on_own.per_workload(problem, rows)[mine]
         missing = np.minimum(floor - have, left[mine])
@@ -104,8 +101,9 @@ def parts_of(
         # What other floors leave of a workload may be their rounding alone.
         missing[missing <= SMALLEST_REST * np.where(ends[mine], problem.tasks[mine], 0.0)] = 0.0
         left[mine] -= missing
-        given.setdefault(rows.tobytes(), (rows, np.zeros(problem.n)))[1][mine] += missing
-        found += [(at, int(j), float(count), False) for j, count in zip(mine, missing, strict=True)]
+        given[selector, mine] += missing
+        each = zip(mine.tolist(), missing.tolist(), strict=True)
+        found += [(at, j, count, False) for j, count in each]
     found = sorted(each for each in found if each[2] > 0)
     return Parts(
         workload=np.array([j for _, j, _, _ in found], dtype=np.int64),

@@ -55,7 +55,11 @@ def pools_of(
         _pool_of_guarantee(problem, classes, each, on_servers(each.rows), gangs, kept, whole=whole)
         for each in problem.guaranteed
     ]
-    pools += [_own_pool(problem, tenant) for tenant in np.flatnonzero(problem.own_servers).tolist()]
+    everywhere = np.ones(problem.k, dtype=np.bool_)
+    pools += [
+        _own_pool(problem, tenant, everywhere)
+        for tenant in np.flatnonzero(problem.own_servers).tolist()
+    ]
     return pools
 
 
@@ -294,8 +298,12 @@ def _numbers(count: int, chosen: IntArray) -> IntArray:
     return numbers
 
 
-def _own_pool(problem: Problem, tenant: int) -> FloorPool:
-    """Return the pool of a tenant that runs alone on the servers that it contributed."""
+def _own_pool(problem: Problem, tenant: int, everywhere: BoolArray) -> FloorPool:
+    """Return the pool of a tenant that runs alone on the servers that it contributed.
+
+    Args:
+        everywhere: (k,) all rows of servers, on which its floors hold.
+    """
     rows = np.flatnonzero((problem.contributed_by == tenant) & ~problem.contributed_only)
     workloads = np.flatnonzero(problem.workload_tenant == tenant)
     position = np.full(problem.t, 0, dtype=np.int64)
@@ -315,7 +323,7 @@ def _own_pool(problem: Problem, tenant: int) -> FloorPool:
         },
         **_workloads(problem, workloads, position, np.ones(problem.m, dtype=np.bool_)),
     )
-    return FloorPool(pool, workloads, np.ones(problem.k, dtype=np.bool_), {})
+    return FloorPool(pool, workloads, everywhere, {})
 
 
 def _workloads(

@@ -381,16 +381,6 @@ class SimplexLevels:
         start = np.r_[0, np.cumsum(present.sum(axis=1))]
         lower = np.r_[np.full(K * m, -highspy.kHighsInf), np.zeros(t), np.zeros(len(limited))]
         upper = np.r_[np.ones(K * m), np.zeros(t), problem.limit[limited] * t]
-        lp = highspy.HighsLp()
-        lp.num_col_, lp.num_row_ = variables + 1, len(upper)
-        lp.col_cost_ = np.r_[np.zeros(variables), -1.0]
-        lp.col_lower_ = np.zeros(variables + 1)
-        lp.col_upper_ = np.full(variables + 1, highspy.kHighsInf)
-        lp.row_lower_, lp.row_upper_ = lower, upper
-        lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-        lp.a_matrix_.start_ = np.r_[start, start[-1]].astype(np.int32)
-        lp.a_matrix_.index_ = index[present].astype(np.int32)
-        lp.a_matrix_.value_ = value[present]
         model = highspy.Highs()  # type: ignore[no-untyped-call]
         model.setOptionValue("output_flag", False)
         # One thread and one seed: the same problem has the same answer each time.
@@ -403,7 +393,25 @@ class SimplexLevels:
             model.setOptionValue("simplex_dual_edge_weight_strategy", DEVEX)
         if self._smallest is not None:
             model.setOptionValue("small_matrix_value", self._smallest)
-        if model.passModel(lp) == highspy.HighsStatus.kError:  # numbers that it reads as infinite
+        # Arrays, because vectors of a HighsLp would be filled number by number.
+        passed = model.passModel(
+            variables + 1,
+            len(upper),
+            int(start[-1]),
+            int(highspy.MatrixFormat.kColwise),
+            int(highspy.ObjSense.kMinimize),
+            0.0,
+            np.r_[np.zeros(variables), -1.0],
+            np.zeros(variables + 1),
+            np.full(variables + 1, highspy.kHighsInf),
+            lower,
+            upper,
+            np.r_[start, start[-1]].astype(np.int32),
+            index[present].astype(np.int32),
+            value[present],
+            np.zeros(variables + 1, dtype=np.int32),  # no column must be a whole number
+        )
+        if passed == highspy.HighsStatus.kError:  # numbers that it reads as infinite
             raise NoConvergenceError("HiGHS rejected the model")
         self._add_limits(model)
         return model

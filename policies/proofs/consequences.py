@@ -81,14 +81,20 @@ def _reached_by_one(
 
     Such limits have no price: they are caps, or the tenant's other workloads cost no more.
     """
+    if not problem.limits:
+        return
     runs = np.zeros(problem.n, dtype=np.bool_)
     runs[form.workloads] = True
     position = {j: at for at, j in enumerate(form.workloads.tolist())}
-    for number, item in enumerate(problem.limited):
-        mine = item.workloads[runs[item.workloads]].tolist()
-        if len(mine) != 1 or tasks[mine[0]] >= problem.tasks[mine[0]] * (1 - AGREEMENT):
-            continue
-        j = mine[0]
+    sizes = [len(item.workloads) for item in problem.limited]
+    number_of = np.repeat(np.arange(len(sizes)), sizes)
+    counted_in = np.concatenate([item.workloads for item in problem.limited])
+    mine = runs[counted_in]
+    alone = np.bincount(number_of[mine], minlength=len(sizes)) == 1
+    unfinished = tasks < problem.tasks * (1 - AGREEMENT)
+    found = mine & alone[number_of] & unfinished[counted_in]
+    for number, j in zip(number_of[found].tolist(), counted_in[found].tolist(), strict=True):
+        item = problem.limited[number]
         allowed = form.leximin.allowed[form.merged[position[j]]]
         everywhere = (form.leximin.limits[number].classes | ~allowed).all()
         counted = item.limited & (problem.demand[j] > 0)

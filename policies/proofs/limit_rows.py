@@ -205,16 +205,17 @@ def limit_rows(
     """
     merged_of = np.full(problem.n, -1, dtype=np.int64)
     merged_of[workloads] = merged
+    shares = problem.limit_share
+    bounds_all = np.logical_and.reduce(shares > 0, axis=1).tolist()
     rows = []
-    for item, share, alone in zip(problem.limited, problem.limit_share, alone_in, strict=True):
+    for number, (item, alone) in enumerate(zip(problem.limited, alone_in, strict=True)):
         counted = merged_of[item.workloads]
-        matching = item.rows[classes.first_row]
-        is_cap = alone is not None and bool((share > 0).all())
         counted = counted[counted >= 0]
         # Ascending already if no workloads were merged and each tenant's are together.
-        if not (counted[1:] > counted[:-1]).all():
+        if len(counted) > 1 and not (counted[1:] > counted[:-1]).all():
             counted = np.unique(counted)
-        rows.append(LimitRow(counted, matching, share, is_cap))
+        is_cap = alone is not None and bounds_all[number]
+        rows.append(LimitRow(counted, item.rows[classes.first_row], shares[number], is_cap))
     return tuple(rows)
 
 

@@ -272,9 +272,12 @@ class LeximinProblem:
             kind = np.concatenate(
                 [kind, self.memberships.view(np.uint8).reshape(self.n, -1)], axis=1
             )
-        _, kind_of = np.unique(kind, axis=0, return_inverse=True)
+        # Hashed, because sorting rows takes several times as long.
+        numbers: dict[bytes, int] = {}
+        found = [numbers.setdefault(row.tobytes(), len(numbers)) for row in kind]
+        kind_of = np.array(found, dtype=np.int64)
         if self.n == self.t:
-            return kind_of.reshape(-1).astype(np.int64)
+            return kind_of
         alone = np.zeros(self.t, dtype=np.bool_)
         alone[self.owner[self.needs_limit_row]] = True
         index: dict[object, int] = {}

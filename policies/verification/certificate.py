@@ -90,11 +90,11 @@ def check_certificate(
 
 
 def _certificate_fits(tenants: int, form: Form, certificate: Certificate) -> Check:
-    frozen_in = certificate.frozen_in
+    frozen_in, unpriced = certificate.frozen_in, ~_priced(form)
     holds = frozen_in.shape == (tenants,) and all(
         item.prices.shape == form.rooms.shape
         and _are_prices(item.prices)
-        and not item.prices[~_priced(form)].any()
+        and not item.prices[unpriced].any()
         and (item.mix_prices is None or _of_mix(item, item.mix_prices, form))
         and item.stage in (0, 1)
         and 0 <= item.level < np.inf
@@ -120,9 +120,9 @@ def _certificate_fits(tenants: int, form: Form, certificate: Certificate) -> Che
 
 def _priced(form: Form) -> BoolArray:
     """Return the entries (K + l, m) of a table of prices that may be greater than 0."""
-    named = [np.ones(form.capacity.shape, dtype=np.bool_)]
-    named += [amount[None, :] < np.inf for _, _, amount in form.limits]
-    return np.concatenate(named)
+    amounts = [amount for _, _, amount in form.limits]
+    named = np.array(amounts).reshape(len(amounts), form.capacity.shape[1]) < np.inf
+    return np.concatenate([np.ones(form.capacity.shape, dtype=np.bool_), named])
 
 
 def _are_prices(prices: FloatArray) -> bool:

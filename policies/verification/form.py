@@ -102,15 +102,15 @@ class Form:
         """
         alone = np.zeros(self.t, dtype=np.bool_)
         alone[self.owner[self.several & np.isfinite(self.limit)]] = True
+        counted = np.array([counted for counted, _, _ in self.limits], dtype=np.bool_)
+        counted = counted.reshape(len(self.limits), len(self.owner))
         # Packed, because keys of a bit each are compared and hashed faster than bytes.
-        pattern = np.packbits(np.concatenate([self.demand > 0, self.allowed], axis=1), axis=1)
-        limited = np.zeros((len(self.owner), 0), dtype=np.uint8)
-        if self.limits:
-            counted = np.array([counted for counted, _, _ in self.limits], dtype=np.bool_)
-            limited = np.packbits(counted.T, axis=1)
+        pattern = np.packbits(
+            np.concatenate([self.demand > 0, self.allowed, counted.T], axis=1), axis=1
+        )
         of_tenant: list[set[bytes]] = [set() for _ in range(self.t)]
-        for i, row, more in zip(self.owner.tolist(), pattern, limited, strict=True):
-            of_tenant[i].add(row.tobytes() + more.tobytes())
+        for i, row in zip(self.owner.tolist(), pattern, strict=True):
+            of_tenant[i].add(row.tobytes())
         number: dict[object, int] = {}
         keys = (i if alone[i] else frozenset(kinds) for i, kinds in enumerate(of_tenant))
         return np.array([number.setdefault(key, len(number)) for key in keys], dtype=np.int64)
@@ -149,13 +149,14 @@ def alone_in_limits(stated: Stated, places: Places, runs: BoolArray) -> Iterator
     Args:
         runs: (n,) workloads that can run.
     """
-    if not stated.limits:
+    if not stated.limits or not runs.any():
         return
     counted = np.array([limit.counted for limit in stated.limits]) & runs
-    for number in np.flatnonzero(counted.sum(axis=1) == 1).tolist():
-        j = int(counted[number].argmax())
-        if stated.limits[number].rows[places.row][places.allowed[j]].all():
-            yield j, number
+    numbers = np.flatnonzero(counted.sum(axis=1) == 1)
+    workloads = counted[numbers].argmax(axis=1)
+    rows = np.array([limit.rows for limit in stated.limits])[numbers][:, places.row]
+    everywhere = np.logical_and.reduce(rows | ~places.allowed[workloads], axis=1)
+    yield from zip(workloads[everywhere].tolist(), numbers[everywhere].tolist(), strict=True)
 
 
 def form_of(stated: Stated, places: Places) -> Form:

@@ -64,6 +64,64 @@ class _Corners:
     ray: FloatArray
     ray_level: FloatArray
 
+    def with_others(self, others: _Corners) -> _Corners:
+        """Return these corners, followed by those of other siblings."""
+        return _Corners(
+            child=np.concatenate([self.child, others.child]),
+            points=np.concatenate([self.points, others.points]),
+            level=np.concatenate([self.level, others.level]),
+            endless=np.concatenate([self.endless, len(self.child) + others.endless]),
+            ray=np.concatenate([self.ray, others.ray]),
+            ray_level=np.concatenate([self.ray_level, others.ray_level]),
+        )
+
+    def in_order(self) -> _Corners:
+        """Return them in the order of siblings, in which equal levels are swept."""
+        order = np.argsort(self.child, kind="stable")
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        endless = place[self.endless]
+        rays = np.argsort(endless)
+        return _Corners(
+            self.child[order], self.points[order], self.level[order],
+            endless[rays], self.ray[rays], self.ray_level[rays],
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class _LoneEnds:
+    """Beginnings and ends of groups below which one tenant moves.
+
+    Attributes:
+        points: (g, 2, 1 + m) position and what is held, level: (g, 2), as of a polygon.
+        ends: (g,) whether the tenant has an end; direction: (g, m) of its shares.
+        weight: (g,) of the groups.
+    """
+
+    points: FloatArray
+    level: FloatArray
+    ends: BoolArray
+    direction: FloatArray
+    weight: FloatArray
+
+    def corners(self, some: IntArray, child: IntArray) -> _Corners:
+        """Return the corners of some groups (s,), which are siblings (s,)."""
+        ends, endless = self.ends[some], some[~self.ends[some]]
+        sizes = 1 + ends
+        group = np.repeat(some, sizes)
+        first = np.cumsum(sizes) - sizes
+        at = np.arange(len(group)) - np.repeat(first, sizes)
+        rays = np.ones((len(endless), self.points.shape[2]))
+        rays[:, 1:] = self.direction[endless]
+        return _Corners(
+            child=np.repeat(child, sizes),
+            points=self.points[group, at],
+            level=self.level[group, at],
+            endless=first[~ends],
+            ray=rays,
+            ray_level=self.direction[endless].max(axis=1, initial=0.0) / self.weight[endless],
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class _Sweep:
@@ -226,6 +284,9 @@ class GroupPath:
         self._polygons: dict[int, _Polygon] = {}
         self._sweeps: dict[int, _Sweep] = {}
         self._known: dict[float, FloatArray] = {}
+        # (v,) position among ``_ends`` of groups in which one tenant moves at whose sides one resource
+        # decides, -1 elsewhere: these are many, and are joined without a polygon of each.
+        self._straight = np.full(len(self._moves), -1)
         self._lone = self._follow_lone_tenants()
         going_on = self._go_on(before)
         for node in groups.top_down[::-1]:
@@ -467,6 +528,8 @@ class GroupPath:
         near = np.isfinite(cap) & (cap - start <= SAME_LEVEL * cap)
         alone = (count[parent[tenants]] == 1) & ~near & (parent[tenants] != self.groups.pool)
         mine = tenants[alone]
+        if not len(mine):
+            return lone
         nodes = parent[mine]
         lone[nodes] = mine
         start, cap, direction = self.start[mine], self.cap[mine], self._direction[mine]
@@ -482,16 +545,14 @@ class GroupPath:
         )
         levels = np.maximum.accumulate(points[:, :, 1:].max(axis=2), axis=1)
         levels /= self._weight[nodes][:, None]
-        straight = _have_one_deciding_resource(begin, end, direction, ends).tolist()
-        for at, node in enumerate(nodes.tolist()):
+        straight = _have_one_deciding_resource(begin, end, direction, ends)
+        self._straight[nodes[straight]] = np.flatnonzero(straight)
+        self._ends = _LoneEnds(points, levels, ends, direction, self._weight[nodes])
+        for at in np.flatnonzero(~straight).tolist():
             corners = points[at] if ends[at] else points[at, :1]
             ray = None if ends[at] else direction[at]
-            weight = float(self._weight[node])
-            if straight[at]:
-                ray_level = 0.0 if ray is None else float(ray.max()) / weight
-                self._polygons[node] = _Polygon(corners, levels[at, : len(corners)], ray, ray_level)
-            else:
-                self._polygons[node] = _with_levels(corners, ray, weight)
+            weight = float(self._weight[nodes[at]])
+            self._polygons[int(nodes[at])] = _with_levels(corners, ray, weight)
         return lone
 
     def _corners_of(self, mine: IntArray) -> _Corners:
@@ -509,24 +570,35 @@ class GroupPath:
         points[:, 0], points[:, 1:] = at, at[:, None] * direction[child]
         rays = np.empty((len(tenants) - int(ends.sum()), points.shape[1]))
         rays[:, 0], rays[:, 1:] = 1.0, direction[~ends]
-        parts = [self._polygons[node] for node in mine[len(tenants) :].tolist()]
-        if not parts:
-            return _Corners(
-                child, points, at / weight[child], first[~ends], rays, 1 / weight[~ends]
-            )
-        counts = np.array([len(part.points) for part in parts])
-        last = len(at) + np.cumsum(counts) - 1
-        going = [number for number, part in enumerate(parts) if part.ray is not None]
-        of_parts = np.ones((len(going), points.shape[1]))
-        of_parts[:, 1:] = np.array([parts[q].ray for q in going]).reshape(of_parts[:, 1:].shape)
-        return _Corners(
-            child=np.concatenate([child, np.repeat(len(tenants) + np.arange(len(parts)), counts)]),
-            points=np.concatenate([points, *(part.points for part in parts)]),
-            level=np.concatenate([at / weight[child], *(part.level for part in parts)]),
-            endless=np.concatenate([first[~ends], last[going]]),
-            ray=np.concatenate([rays, of_parts]),
-            ray_level=np.concatenate([1 / weight[~ends], [parts[q].ray_level for q in going]]),
-        )
+        found = _Corners(child, points, at / weight[child], first[~ends], rays, 1 / weight[~ends])
+        groups = np.arange(len(tenants), len(mine))
+        is_straight = (self._straight[mine[groups]] >= 0) & (self._lone[mine[groups]] >= 0)
+        if is_straight.any():
+            straight = groups[is_straight]
+            found = found.with_others(self._ends.corners(self._straight[mine[straight]], straight))
+        if not is_straight.all():
+            others = groups[~is_straight]
+            parts = [self._polygons[node] for node in mine[others].tolist()]
+            found = found.with_others(_corners_of_polygons(parts, others))
+        return found.in_order() if is_straight.any() and not is_straight.all() else found
+
+
+def _corners_of_polygons(parts: Sequence[_Polygon], child: IntArray) -> _Corners:
+    """Return the corners of polygons of some siblings (s,)."""
+    counts = np.array([len(part.points) for part in parts])
+    last = np.cumsum(counts) - 1
+    going = [number for number, part in enumerate(parts) if part.ray is not None]
+    points = np.concatenate([part.points for part in parts])
+    rays = np.ones((len(going), points.shape[1]))
+    rays[:, 1:] = np.array([parts[q].ray for q in going]).reshape(rays[:, 1:].shape)
+    return _Corners(
+        child=np.repeat(child, counts),
+        points=points,
+        level=np.concatenate([part.level for part in parts]),
+        endless=last[going],
+        ray=rays,
+        ray_level=np.array([parts[q].ray_level for q in going]),
+    )
 
 
 def _by_tier(level: FloatArray, tier: IntArray) -> IntArray:

@@ -7,6 +7,7 @@ there cannot hide itself.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,9 +50,9 @@ def stated_limits(problem: Problem) -> list[StatedLimit]:
     if not problem.limits:
         return []
     owner = owners(problem)
-    below_group, demands, matching = _BelowGroups(problem, owner), _Demands(problem), _Rows(problem)
+    below_group, matching = _BelowGroups(problem, owner), _Rows(problem)
     found = []
-    for limit in problem.limits:
+    for limit, demands in zip(problem.limits, _demanding(problem, problem.limits), strict=True):
         rows = matching(limit.where)
         if limit.scope == "workload":
             below = (np.arange(problem.n) == limit.node) | (problem.part_of == limit.node)
@@ -66,7 +67,7 @@ def stated_limits(problem: Problem) -> list[StatedLimit]:
         else:
             below = below_group(limit.node)
             reason = f"limit:group:{problem.groups[limit.node]}"
-        found.append(StatedLimit(below & demands(limit), rows, limit.amount, reason))
+        found.append(StatedLimit(below & demands, rows, limit.amount, reason))
     return found
 
 
@@ -75,12 +76,12 @@ def stated_guarantees(problem: Problem) -> list[StatedLimit]:
     if not problem.guarantees:
         return []
     owner = owners(problem)
-    below_group, demands, matching = _BelowGroups(problem, owner), _Demands(problem), _Rows(problem)
+    below_group, matching = _BelowGroups(problem, owner), _Rows(problem)
     found = []
-    for each in problem.guarantees:
+    demanding = _demanding(problem, problem.guarantees)
+    for each, demands in zip(problem.guarantees, demanding, strict=True):
         below = below_group(each.node) if each.scope == "group" else owner == each.node
-        below = below & demands(each)
-        found.append(StatedLimit(below, matching(each.where), each.amount, ""))
+        found.append(StatedLimit(below & demands, matching(each.where), each.amount, ""))
     return found
 
 
@@ -97,20 +98,15 @@ def owners(problem: Problem) -> IntArray:
     return tenants
 
 
-class _Demands:
-    """Workloads (n,) that demand one of some resources, found once for each set of resources."""
-
-    def __init__(self, problem: Problem) -> None:
-        self._demand = problem.demand > 0
-        self._known: dict[bytes, BoolArray] = {}
-
-    def __call__(self, amount: Limit | Guarantee) -> BoolArray:
-        """Return those that demand a resource that an amount names."""
-        named = amount.amount < np.inf
+def _demanding(problem: Problem, amounts: Sequence[Limit | Guarantee]) -> Iterator[BoolArray]:
+    """Yield the workloads (n,) that demand a resource that each amount names."""
+    demand = problem.demand > 0
+    known: dict[bytes, BoolArray] = {}
+    for named in np.array([each.amount for each in amounts]) < np.inf:
         key = named.tobytes()
-        if key not in self._known:
-            self._known[key] = self._demand[:, named].sum(axis=1) > 0
-        return self._known[key]
+        if key not in known:
+            known[key] = demand[:, named].sum(axis=1) > 0
+        yield known[key]
 
 
 class _Rows:
@@ -119,8 +115,11 @@ class _Rows:
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
         self._known: dict[tuple[tuple[str, tuple[str, ...]], ...], BoolArray] = {}
+        self._everywhere = np.ones(problem.k, dtype=np.bool_)
 
     def __call__(self, where: Selector) -> BoolArray:
+        if not where:
+            return self._everywhere
         key = tuple((label, tuple(values)) for label, values in where.items())
         if key not in self._known:
             self._known[key] = rows_matching(self._problem, where)
