@@ -145,8 +145,10 @@ def entries_seal(*, now: datetime) -> int:
         # 10^5 entries may arrive before the planner's statistics know of them. With those of an
         # empty table it would read all waiting rows, or a month's entries, once per entry. An array
         # of ids, indexes only and `entry_lookup` prevent that. A bitmap of one row costs more than its
-        # index.
-        cursor.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off")
+        # index, and compiling a statement more than running it.
+        cursor.execute(
+            "SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL jit = off"
+        )
         cursor.execute(_SEAL, {"limit": SEALED_AT_ONCE})
         sequences = [sequence for (sequence,) in cursor.fetchall()]
         cursor.execute(_SEAL_DECISIONS, {"limit": SEALED_AT_ONCE})
