@@ -12,6 +12,7 @@ several rounds are feasible. If they are not, programs solve the first round who
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -41,7 +42,7 @@ from policies.proofs.group_bounds import (
     without_noise,
 )
 from policies.proofs.group_path import GroupPath
-from policies.proofs.level_bounds import budget_rounding, normalised_prices
+from policies.proofs.level_bounds import budget_rounding, curve_at, normalised_prices
 from policies.proofs.normal_form import Groups, LeximinProblem
 
 MOST_PROGRAMS = 200
@@ -228,9 +229,7 @@ class GroupRounds(Rounds):
         along it does not meet. Before it, no tenant is stuck.
         """
         problem, path = self.problem, self.path
-        curve = CostCurve.of(
-            problem.owner, problem.limit, problem.unit_costs(attempt.prices), problem.t
-        )
+        curve = curve_at(problem, attempt.prices)
         worth = problem.worth(attempt.prices)
 
         def is_paid(position: float) -> bool:
@@ -250,7 +249,7 @@ class GroupRounds(Rounds):
     def _is_rounding(self, attempt: Attempt) -> bool:
         """Return whether a rise costs from its beginning, and no more than bounds allow for rounding."""
         problem, path, prices = self.problem, self.path, attempt.prices
-        curve = CostCurve.of(problem.owner, problem.limit, problem.unit_costs(prices), problem.t)
+        curve = curve_at(problem, prices)
         middle = path.first + (attempt.level - path.first) / 2
         before, half, spent = (
             float(curve.cost_of(np.where(path.rising, path.shares(each), path.start)).sum())
@@ -367,11 +366,17 @@ class GroupRounds(Rounds):
             self.bounded = upper, prices
         return self.bounded
 
+    @cached_property
+    def _simple_curves(self) -> list[tuple[FloatArray, CostCurve]]:
+        """A few simple prices, which are those of all rounds, and the costs of shares at each."""
+        return [(prices, curve_at(self.problem, prices)) for prices in self._simple_prices()]
+
     def _bound_at_pool_prices(self) -> tuple[float, FloatArray]:
         """Return the least bound of a few simple prices, and these prices."""
         problem, path = self.problem, self.path
-        tables = list(self._simple_prices())
-        parts, budgets = zip(*(paid_on_path(problem, path, each) for each in tables), strict=True)
+        tables = [prices for prices, _ in self._simple_curves]
+        each_paid = (paid_on_path(problem, path, *each) for each in self._simple_curves)
+        parts, budgets = zip(*each_paid, strict=True)
         firsts = np.cumsum([0, *(len(part.owner) for part in parts)])
         bounds = problem.share_limits
         if len(bounds.amount):

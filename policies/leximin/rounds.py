@@ -25,13 +25,13 @@ from policies.leximin.realisation import place_shares
 from policies.leximin.refinement import refined
 from policies.model.certificate import Certificate, Round
 from policies.model.tolerance import OPEN_GAP, OVERFILL, SOLVER_TOLERANCE
-from policies.proofs.cost_curve import CostCurve
 from policies.proofs.group_path import GroupPath
 from policies.proofs.level_bounds import (
     TOO_FAR_APART,
     RoundProof,
     budget_left,
     budget_rounding,
+    curve_at,
     level_scale,
     normalised_prices,
     prove_round,
@@ -265,7 +265,7 @@ class Rounds:
         if not 0 < before < level:
             return False
         problem = self.problem
-        curve = CostCurve.of(problem.owner, problem.limit, problem.unit_costs(prices), problem.t)
+        curve = curve_at(problem, prices)
         weight = np.where(rising, problem.weight, 0.0)
         held, reached = (np.minimum(problem.cap, each * weight) for each in (before, level))
         cost = float((curve.cost_of(reached) - curve.cost_of(held)).sum())
@@ -392,7 +392,7 @@ class Rounds:
     def _bound(self, prices: FloatArray, rising: BoolArray) -> float:
         """Return the upper bound on the round's level that prices prove."""
         problem = self.problem
-        curve = CostCurve.of(problem.owner, problem.limit, problem.unit_costs(prices), problem.t)
+        curve = curve_at(problem, prices)
         budget = budget_left(problem, prices, curve, np.where(rising, 0.0, self.share))
         return curve.highest_level(problem.weight, rising, budget)
 
@@ -402,7 +402,7 @@ class Rounds:
         Unlike a bound, it allows for no rounding, which is more than some amounts of limits.
         """
         problem = self.problem
-        curve = CostCurve.of(problem.owner, problem.limit, problem.unit_costs(prices), problem.t)
+        curve = curve_at(problem, prices)
         budget = worth_left(problem, prices, curve, np.where(rising, 0.0, self.share))
         return curve.highest_level(problem.weight, rising, budget)
 

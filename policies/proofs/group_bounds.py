@@ -20,7 +20,13 @@ from policies.model.tolerance import (
 )
 from policies.proofs.cost_curve import CostCurve
 from policies.proofs.group_path import GroupPath
-from policies.proofs.level_bounds import RoundProof, budget_left, lift_left, worth_left
+from policies.proofs.level_bounds import (
+    RoundProof,
+    budget_left,
+    curve_at,
+    lift_left,
+    worth_left,
+)
 from policies.proofs.normal_form import LeximinProblem
 
 # Prices of a program are right to this part of the largest.
@@ -57,7 +63,7 @@ def path_bound(
         reached: a feasible position; infinity asks how far shares rise at no price.
         near: a position to which the bound may be near.
     """
-    curve = _curve(problem, prices)
+    curve = curve_at(problem, prices)
     return _bound(problem, path, prices, curve, below, reached, near)
 
 
@@ -69,16 +75,19 @@ def path_end(problem: LeximinProblem, path: GroupPath, prices: FloatArray, near:
     Args:
         near: a position to which the end may be near.
     """
-    curve = _curve(problem, prices)
+    curve = curve_at(problem, prices)
     budget = worth_left(problem, prices, curve, np.where(path.rising, 0.0, path.start))
     return path.furthest(curve.paid(path.rising), budget, near)
 
 
 def paid_on_path(
-    problem: LeximinProblem, path: GroupPath, prices: FloatArray
+    problem: LeximinProblem, path: GroupPath, prices: FloatArray, curve: CostCurve
 ) -> tuple[PaidShares, float]:
-    """Return what shares of rising tenants cost at prices (K + l, m), and what they may cost."""
-    curve = _curve(problem, prices)
+    """Return what shares of rising tenants cost at prices (K + l, m), and what they may cost.
+
+    Args:
+        curve: of these prices.
+    """
     share = np.where(path.rising, 0.0, path.start)
     return curve.paid(path.rising), budget_left(problem, prices, curve, share)
 
@@ -92,7 +101,7 @@ def prove_on_path(
         problem: the normalised problem; path: of the round; prices: (K + l, m), at least 0.
         position: that the round reached; part: (t,) of the pool that tenants are entitled to.
     """
-    curve = _curve(problem, prices)
+    curve = curve_at(problem, prices)
     bound = _bound(problem, path, prices, curve, reached=position, near=position)
     reached = path.shares(position)
     rising = path.rising
@@ -120,10 +129,6 @@ def without_noise(problem: LeximinProblem, prices: FloatArray) -> FloatArray:
     dearest = classes.max(axis=0, initial=0.0)
     classes[:] = np.where(classes >= dearest * (1 - PRICE_NOISE), dearest, classes)
     return cleaned
-
-
-def _curve(problem: LeximinProblem, prices: FloatArray) -> CostCurve:
-    return CostCurve.of(problem.owner, problem.limit, problem.unit_costs(prices), problem.t)
 
 
 def _bound(

@@ -103,7 +103,7 @@ def prove_round(
     >>> round(proof.bound, 6), proof.stuck.tolist()
     (0.666667, [True, True])
     """
-    curve = CostCurve.of(problem.owner, problem.limit, problem.unit_costs(prices), problem.t)
+    curve = curve_at(problem, prices)
     budget = budget_left(problem, prices, curve, np.where(rising, 0.0, share))
     saturated = float((problem.cap / problem.weight)[rising].max(initial=0.0))
     bound = min(curve.highest_level(problem.weight, rising, budget), saturated)
@@ -147,6 +147,11 @@ def prove_rounds(
             rising,
             prove_round(problem, item.prices, level=item.level, share=before, rising=rising),
         )
+
+
+def curve_at(problem: LeximinProblem, prices: FloatArray) -> CostCurve:
+    """Return the costs of shares at prices (K + l, m)."""
+    return CostCurve.of(problem.owner, problem.limit, problem.unit_costs(prices), problem.t)
 
 
 def budget_left(
