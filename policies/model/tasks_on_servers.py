@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -51,12 +52,12 @@ class TasksOnServers:
             len(problem.pieces.demand),
         )
 
-    @property
+    @cached_property
     def server(self) -> IntArray:
         """Number (p,) of the server."""
         return self.key // self.kinds
 
-    @property
+    @cached_property
     def kind(self) -> IntArray:
         """Kind (p,) of pieces, for tasks of one piece the workload."""
         return self.key % self.kinds
