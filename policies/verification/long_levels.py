@@ -96,24 +96,43 @@ class LongLevels:
         base = _sum(cost, -worth.ravel())
         cap = np.zeros(form.t, dtype=LONG)
         np.add.at(cap, self._owner, self._limit)
+        # Each tenant's costs are its own: those of all that are lifted alone are worked out once.
+        of_alone = self._lifted(costs, rising, alone, cost, size)
+        order = np.argsort(form.group, kind="stable")
         yes, no = np.zeros(len(groups), dtype=np.bool_), np.zeros(len(groups), dtype=np.bool_)
         for position, group in enumerate(groups.tolist()):
             all_rise = group == everybody
-            lifted = rising & (all_rise | (form.group == group))
-            share = together if all_rise else alone
-            more, larger = costs.of_shares(np.where(lifted, share, LONG(0)))
-            lift = _sum(np.where(lifted, more - cost, LONG(0)))
-            sizes = float(np.maximum(size, larger).sum()) + float(worth.sum())
+            share, (lifts, growths) = alone, of_alone
+            if all_rise:
+                share, lifted = together, np.flatnonzero(rising)
+                lifts, growths = self._lifted(costs, rising, together, cost, size)
+            else:
+                first, last = np.searchsorted(form.group, [group, group + 1], sorter=order)
+                lifted = order[first:last][rising[order[first:last]]]
+            lift = _sum(lifts[lifted])
+            sizes = float(size.sum()) + float(growths[lifted].sum()) + float(worth.sum())
             # Twice what is known, as the error itself is rounded.
             error = 4 * (unit * sizes + UNIT * (abs(base) + abs(lift)))
             if all_rise and rounds.in_groups:
                 wants = may_want = rounds.want_more(number, 0.0)
             else:
-                wants = bool((cap > share * (1 + LONG(unit)))[lifted].any())
-                may_want = bool((cap > share * (1 - LONG(unit)))[lifted].any())
+                wants = bool((cap[lifted] > share[lifted] * (1 + LONG(unit))).any())
+                may_want = bool((cap[lifted] > share[lifted] * (1 - LONG(unit))).any())
             yes[position] = base + lift > error or not may_want
             no[position] = base + lift < -error and wants
         return yes, no
+
+    @staticmethod
+    def _lifted(
+        costs: _LongCosts, rising: BoolArray, share: LongArray, cost: LongArray, size: LongArray
+    ) -> tuple[LongArray, LongArray]:
+        """Return what lifting rising tenants (t',) costs beyond ``cost``, and how much ``size`` grows.
+
+        Args:
+            share: (t',) to which each is lifted; cost, size: (t',) of what each has.
+        """
+        more, larger = costs.of_shares(np.where(rising, share, LONG(0)))
+        return more - cost, np.maximum(larger - size, LONG(0))
 
     def _levels(self, number: int) -> tuple[LongArray, LongArray, LongArray]:
         """Return the shares (t',) that a round reaches, raised with all, and lifted alone."""
