@@ -248,14 +248,13 @@ class GroupRounds(Rounds):
 
     def _is_rounding(self, attempt: Attempt) -> bool:
         """Return whether a rise costs from its beginning, and no more than bounds allow for rounding."""
-        problem, path, prices = self.problem, self.path, attempt.prices
-        curve = curve_at(problem, prices)
+        path, curve = self.path, attempt.proof.curve
         middle = path.first + (attempt.level - path.first) / 2
         before, half, spent = (
             float(curve.cost_of(np.where(path.rising, path.shares(each), path.start)).sum())
             for each in (path.first, middle, attempt.level)
         )
-        allowed = budget_rounding(problem, prices)
+        allowed = budget_rounding(self.problem, attempt.prices)
         return half - before >= allowed / 4 and spent <= before + 2 * allowed
 
     def _without_noise(self, attempt: Attempt) -> Attempt:

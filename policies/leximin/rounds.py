@@ -25,6 +25,7 @@ from policies.leximin.realisation import place_shares
 from policies.leximin.refinement import refined
 from policies.model.certificate import Certificate, Round
 from policies.model.tolerance import OPEN_GAP, OVERFILL, SOLVER_TOLERANCE
+from policies.proofs.cost_curve import CostCurve
 from policies.proofs.group_path import GroupPath
 from policies.proofs.level_bounds import (
     TOO_FAR_APART,
@@ -244,7 +245,7 @@ class Rounds:
             proof = self._proof(prices, level, rising)
         before = self._level_before(rising)
         if before <= proof.bound and (
-            level < before or self._rises_by_rounding(before, level, prices, rising)
+            level < before or self._rises_by_rounding(before, level, proof.curve, prices, rising)
         ):
             # The tenants have that level already, and a small one may fall or rise by rounding alone.
             level = before
@@ -259,18 +260,21 @@ class Rounds:
         return self.rounds[-1].level if of_stage else 0.0
 
     def _rises_by_rounding(
-        self, before: float, level: float, prices: FloatArray, rising: BoolArray
+        self,
+        before: float,
+        level: float,
+        curve: CostCurve,
+        prices: FloatArray,
+        rising: BoolArray,
     ) -> bool:
         """Return whether a rise has its full price, and costs no more than bounds allow for rounding."""
-        if not 0 < before < level:
-            return False
-        problem = self.problem
-        curve = curve_at(problem, prices)
-        weight = np.where(rising, problem.weight, 0.0)
-        held, reached = (np.minimum(problem.cap, each * weight) for each in (before, level))
-        cost = float((curve.cost_of(reached) - curve.cost_of(held)).sum())
         # Prices are normalised: a whole level of all rising tenants costs 1.
-        return (level - before) / 2 <= cost <= budget_rounding(problem, prices)
+        least, most = (level - before) / 2, budget_rounding(self.problem, prices)
+        if not before > 0 or not 0 < least <= most:
+            return False
+        weight = np.where(rising, self.problem.weight, 0.0)
+        held, reached = (np.minimum(self.problem.cap, each * weight) for each in (before, level))
+        return least <= float((curve.cost_of(reached) - curve.cost_of(held)).sum()) <= most
 
     def _freeze(
         self, stage: int, attempt: Attempt, frozen: BoolArray, *, proven: bool

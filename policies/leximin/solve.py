@@ -91,12 +91,14 @@ def leximin(problem: LeximinProblem, deadline: float | None) -> Leximin:
         if _realised(problem, answer):
             return answer
     answer = rounds(problem, deadline, interior=False).run()
-    if _realised(problem, answer):
+    if _realised(problem, answer) and _places_kept_parts(problem, answer):
         return answer
     # The error below has the reason; that this attempt failed as well adds nothing.
     with suppress(NoConvergenceError):
         x = place_shares(problem, answer.share, deadline)
-        answer = replace(answer, x=exact_shares(problem, x, answer.share))
+        placed = replace(answer, x=exact_shares(problem, x, answer.share))
+        if _realised(problem, placed):
+            return placed
     if _realised(problem, answer):
         return answer
     raise SolveFailedError(
@@ -112,6 +114,12 @@ def _realised(problem: LeximinProblem, answer: Leximin) -> bool:
         scale = lifts(answer.share, problem.groups.part, float(answer.share.sum()))
     missed = np.abs(problem.tenant_sums(answer.x) - answer.share)
     return not (missed > SOLVER_TOLERANCE * scale).any()
+
+
+def _places_kept_parts(problem: LeximinProblem, answer: Leximin) -> bool:
+    """Return True if ``x`` has all of each guaranteed part, however small beside the pool."""
+    missed = np.abs(problem.tenant_sums(answer.x) - answer.share)
+    return not ((problem.stage < 0) & (missed > SOLVER_TOLERANCE * answer.share)).any()
 
 
 Placements = tuple[IntArray, IntArray, FloatArray]

@@ -23,6 +23,7 @@ WITHOUT_DECISION = {
     "kept shares exceed a small limit by their rounding": [3445],
     "a level that hardly grows does not distinguish positions": [1782],
     "tenants that lack less than a digit of their tasks are taken for full": [5153],
+    "a program leaves out a guaranteed part below its tolerances": [3172],
     "decimals of sixteen digits are not read as written": [9294],
 }
 
