@@ -1,4 +1,4 @@
-"""Array types and the two things done to arrays everywhere."""
+"""Array types, and functions of arrays that all modules use."""
 
 from __future__ import annotations
 
@@ -24,3 +24,9 @@ def read_only(array: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
 def grouped_sum(values: FloatArray, group: IntArray, groups: int) -> FloatArray:
     """Return the sums (groups,) of ``values`` (n,) by ``group`` (n,)."""
     return np.bincount(group, weights=values, minlength=groups).astype(np.float64, copy=False)
+
+
+def rows_as_bytes(table: npt.NDArray[np.uint8]) -> list[bytes]:
+    """Return each row of a table (n, w) of at least one column, to be compared and hashed."""
+    rows: list[bytes] = np.ascontiguousarray(table).view(f"V{table.shape[1]}").ravel().tolist()
+    return rows

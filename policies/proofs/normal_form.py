@@ -8,7 +8,14 @@ from functools import cached_property
 import numpy as np
 
 from policies import catalogue
-from policies.arrays import BoolArray, FloatArray, IntArray, TextArray, grouped_sum
+from policies.arrays import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    TextArray,
+    grouped_sum,
+    rows_as_bytes,
+)
 from policies.model.group_tree import GroupTree
 from policies.model.policy import Choice
 from policies.model.problem import Problem
@@ -274,7 +281,7 @@ class LeximinProblem:
             )
         # Hashed, because sorting rows takes several times as long.
         numbers: dict[bytes, int] = {}
-        found = [numbers.setdefault(row.tobytes(), len(numbers)) for row in kind]
+        found = [numbers.setdefault(row, len(numbers)) for row in rows_as_bytes(kind)]
         kind_of = np.array(found, dtype=np.int64)
         if self.n == self.t:
             return kind_of

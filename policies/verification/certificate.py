@@ -18,7 +18,7 @@ from policies.model.tolerance import AGREEMENT, HIDDEN_BY_ROUNDING, LEVEL_TOLERA
 from policies.verification.checks import Check, exactly
 from policies.verification.checks import check as _check
 from policies.verification.equilibrium import check_equilibrium
-from policies.verification.exact_levels import Fractions, Proven, proven
+from policies.verification.exact_levels import Proven, proven
 from policies.verification.exact_market import products_proven
 from policies.verification.form import Form, alone_in_limits, form_of
 from policies.verification.open_rounds import stuck_when_open
@@ -34,12 +34,12 @@ class Known:
 
     Attributes:
         rounds: as walked by the verifier; prices: what they prove exactly.
-        exact: problem and answer in fractions, if they were needed.
+        stuck: (t',) tenants that are stuck or, in open rounds, are so but for rounding.
     """
 
     rounds: LevelRounds
     prices: Proven
-    exact: Fractions | None
+    stuck: BoolArray
 
 
 def check_certificate(
@@ -61,9 +61,11 @@ def check_certificate(
         products = products_proven(stated, places, form, allocation, certificate)
         yield from check_equilibrium(problem, allocation, form, certificate, products)
     else:
-        prices = known.prices if known else proven(stated, places, form, allocation, rounds)
-        exact = known.exact if known else None
-        stuck = stuck_when_open(stated, places, form, allocation, rounds, prices, exact)
+        if known:
+            prices, stuck = known.prices, known.stuck
+        else:
+            prices = proven(stated, places, form, allocation, rounds)
+            stuck = stuck_when_open(stated, places, form, allocation, rounds, prices)
         names = [problem.tenants[i] for i in form.tenants.tolist()]
         yield from _check_leximin(allocation, rounds, Proven(prices.levels, stuck), names)
     yield check_preference(stated, form, allocation)

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, cmp_to_key
 from itertools import pairwise
@@ -306,10 +306,6 @@ class Fractions:
             limits=_true_columns(counted_by.T[form.kind]),
             whole=whole,
         )
-
-    def of_rounds(self, rounds: LevelRounds) -> Fractions:
-        """Return the same problem and answer with another statement of the rounds."""
-        return replace(self, rounds=rounds)
 
     def demand(self, workload: int) -> list[Fraction]:
         """Return what one unit of share of a workload takes of the pool."""

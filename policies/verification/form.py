@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from policies.arrays import BoolArray, FloatArray, IntArray, TextArray, grouped_sum
+from policies.arrays import BoolArray, FloatArray, IntArray, TextArray, grouped_sum, rows_as_bytes
 from policies.verification.limits import sets_of_limits
 from policies.verification.stated import Places, Stated
 
@@ -109,8 +109,8 @@ class Form:
             np.concatenate([self.demand > 0, self.allowed, counted.T], axis=1), axis=1
         )
         of_tenant: list[set[bytes]] = [set() for _ in range(self.t)]
-        for i, row in zip(self.owner.tolist(), pattern, strict=True):
-            of_tenant[i].add(row.tobytes())
+        for i, row in zip(self.owner.tolist(), rows_as_bytes(pattern), strict=True):
+            of_tenant[i].add(row)
         number: dict[object, int] = {}
         keys = (i if alone[i] else frozenset(kinds) for i, kinds in enumerate(of_tenant))
         return np.array([number.setdefault(key, len(number)) for key in keys], dtype=np.int64)

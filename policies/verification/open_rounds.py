@@ -33,14 +33,13 @@ def stuck_when_open(
     allocation: Allocation,
     rounds: LevelRounds,
     prices: Proven,
-    known: Fractions | None = None,
 ) -> BoolArray:
     """Return the tenants (t',) that are proven to be stuck or, in open rounds, are so but for rounding.
 
     Args:
         stated: the problem; places: what prices are for; form: its participants.
         allocation: a feasible answer; rounds: of its certificate, which fit the problem.
-        prices: what they prove exactly; known: problem and answer in fractions, if they are so already.
+        prices: what they prove exactly.
     """
     certificate = rounds.certificate
     stuck = prices.tenants.copy()
@@ -49,7 +48,7 @@ def stuck_when_open(
     # The usual case needs no fractions, which are slow.
     if not len(closed) or (stuck | closed[frozen_in]).all():
         return stuck
-    exact = known.of_rounds(rounds) if known else Fractions.of(stated, places, rounds, allocation)
+    exact = Fractions.of(stated, places, rounds, allocation)
     shares = form.shares_of(allocation.tasks)
     for number in np.unique(frozen_in[~stuck & ~closed[frozen_in]]).tolist():
         mine = (frozen_in == number) & ~stuck

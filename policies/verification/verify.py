@@ -20,7 +20,7 @@ from policies.verification.certificate import Known, check_certificate, left_ope
 from policies.verification.checks import Check, exactly
 from policies.verification.checks import check as _check
 from policies.verification.division import check_division
-from policies.verification.exact_levels import Fractions, proven
+from policies.verification.exact_levels import proven
 from policies.verification.exact_market import products_proven
 from policies.verification.fits import Fits
 from policies.verification.floors import check_floors
@@ -357,17 +357,14 @@ def _proven_rounds(
         answer = _with_open_bounds(answer, rounds)
     assert answer.certificate is not None  # noqa: S101 - for mypy: as above
     rounds = rounds.restated(answer.certificate)
-    exact: Fractions | None = None
-    if not levels.all():
-        exact = Fractions.of(stated, places, rounds, answer)
-        stuck = stuck_when_open(stated, places, form, answer, rounds, prices, exact)
-        if not stuck.all():
-            name = stated.problem.tenants[int(form.tenants[int(stuck.argmin())])]
-            raise SolveFailedError(
-                "solve.failed", f"{policy}: tenant {name!r} is not proven to be stuck"
-            )
+    stuck = stuck_when_open(stated, places, form, answer, rounds, prices)
+    if not levels.all() and not stuck.all():
+        name = stated.problem.tenants[int(form.tenants[int(stuck.argmin())])]
+        raise SolveFailedError(
+            "solve.failed", f"{policy}: tenant {name!r} is not proven to be stuck"
+        )
     if rounds.in_groups and not trusted:
-        known = Known(rounds, prices, exact)
+        known = Known(rounds, prices, stuck)
         checks = check_certificate(stated, places, answer, answer.certificate, known)
         if (found := next((each for each in checks if not each.holds), None)) is not None:
             raise SolveFailedError("solve.failed", f"{policy}: {found.name}: {found.detail}")
