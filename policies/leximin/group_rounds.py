@@ -258,7 +258,7 @@ class GroupRounds(Rounds):
         return half - before >= allowed / 4 and spent <= before + 2 * allowed
 
     def _without_noise(self, attempt: Attempt) -> Attempt:
-        """Return what prices without rounding errors prove, if it is no less.
+        """Return the attempt at prices without rounding errors if they prove as much.
 
         At prices of classes that differ in the last digits, tenants on the dearer class would seem to
         pay too little, by more than a lift of a small tenant costs.

@@ -136,7 +136,7 @@ class SimplexLevels:
         else:
             status = self._run()
         if status not in (SolverStatus.OPTIMAL, SolverStatus.INFEASIBLE):
-            # A basis of an earlier program may lead HiGHS where its numbers are no use any more.
+            # From the basis of an earlier program HiGHS may fail numerically.
             self._model.clearSolver()
             status = self._run()
         return status

@@ -16,7 +16,7 @@ from allocator_service.pools.models import Pool
 _PARTITION = re.compile(r"ledger_entry_(\d{4})(\d{2})")
 
 Obstacle = Callable[[Pool, datetime, int], str]
-"""Function of a pool, the end of its last entry and its last sequence: why they must stay, or ''."""
+"""Reason, or '', for which entries of a pool must stay, by the end of the last one and its sequence."""
 
 
 @dataclass

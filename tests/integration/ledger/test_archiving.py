@@ -134,7 +134,7 @@ def test_entries_of_months_that_are_not_closed_or_not_billed_stay(ledger, world)
 
 
 def test_a_snapshot_from_before_keeps_the_month_until_it_ends(ledger, monkeypatch):
-    """A dropped table is gone for older snapshots, too: they hold the ledger's lock from their begin."""
+    """Archiving waits for older snapshots, for which a dropped table would be gone, too."""
     ledger.fill(months=2)
     count = Entry.objects.count()
     done = []
@@ -266,7 +266,7 @@ def test_the_application_may_neither_record_nor_forget_an_archive(ledger):
 
 
 def test_a_long_reader_is_waited_for_without_a_queue_behind_it(ledger, monkeypatch):
-    """Each attempt for the exclusive lock lets readers and writers wait: one is enough."""
+    """Readers and writers wait during each attempt for the exclusive lock, of which one is enough."""
     ledger.fill(months=1)
     monkeypatch.setattr(archiving, "_ATTEMPTS", 5)
     monkeypatch.setattr(archiving, "_PAUSE_SECONDS", 0.01)
@@ -359,7 +359,7 @@ def test_a_role_that_does_not_own_the_ledger_is_refused_before_a_file_is_written
 
 
 def test_an_entry_without_its_block_is_not_dropped_with_its_month(ledger):
-    """Neither the export nor the file has it: their digests are the same."""
+    """Export and file have the same digest because neither has it."""
     ledger.fill(months=1)
     as_superuser(
         "UPDATE ledger_seal SET block = 100000 + block"

@@ -1,4 +1,4 @@
-"""A pool that meters itself moves while uses are open: the time between is metered where it goes."""
+"""A pool that moves while uses are open meters the time between where it goes."""
 
 from datetime import timedelta
 from io import StringIO

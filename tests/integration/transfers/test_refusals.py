@@ -213,7 +213,7 @@ def test_a_forged_row_is_refused_also_with_an_adapted_manifest(archive, forgery)
 
 
 def test_what_no_digest_covers_is_held_by_that_of_the_file(archive):
-    """A weight is in no block: only the digest that the export printed shows its change."""
+    """A changed weight, which no block includes, differs from the digest that the export printed."""
     weight = column("pool_membership_terms", "weight", lambda text: "9" + text)
     content = forged(archive, weight)
     stated = hashlib.sha256(archive).hexdigest()

@@ -463,6 +463,31 @@ def test_paths_of_a_level_that_hardly_grows_distinguish_near_positions(tenants):
             assert risen == pytest.approx(expected, rel=0, abs=1e-15)
 
 
+@pytest.mark.parametrize("alone", ["first", "second"])
+def test_siblings_whose_levels_stay_equal_rise_one_after_the_other(alone):
+    """Memory of those who do not rise decides both groups' levels. In one, a single tenant rises."""
+    tenants = ["a", "b", "c", "d", "e"]
+    several, single = (1, 0) if alone == "first" else (0, 1)
+    problem = Problem.create(
+        resources=["cpu", "memory"], capacity=[[1, 1]], tenants=tenants,
+        demand=[[0, 1], [1, 0], [1, 0], [0, 1], [1, 0]], groups=["g", "h"],
+        tenant_group=[several, several, several, single, single],
+    )  # fmt: skip
+    start = np.array([0.2, 0, 0, 0.2, 0])
+    cap = np.array([0.2, 0.04, 0.04, 0.2, 0.08])
+    rising = np.array([False, True, True, False, True])
+    direction = np.array(problem.normalised_demand)
+    of_first = [0, 0, 0, 0, 0.06] if alone == "first" else [0, 0.03, 0.03, 0, 0]
+    both = [0, 0.01, 0.01, 0, 0.08] if alone == "first" else [0, 0.04, 0.04, 0, 0.02]
+    for path in (
+        GroupPath(problem.tree(0), direction, start, cap, rising),
+        VerifiedPath(Stated(problem, choose("drf")).groups, 0, direction, start, cap, rising),
+    ):
+        for further, expected in ((0.06, of_first), (0.1, both)):
+            risen = path.shares(float(start.sum()) + further) - start
+            assert risen == pytest.approx(expected, abs=1e-12)
+
+
 def test_next_to_a_tenant_with_all_its_tasks_no_other_is_stuck():
     """d ends its tasks as the second class fills, but for rounding; c, which is like d, rises on."""
     problem = Problem.create(
