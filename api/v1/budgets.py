@@ -68,7 +68,7 @@ class BudgetDocument(documents.Document):
         allow_null=True,
         writable={
             "required": False,
-            "description": "Group whose use counts: all that is below it, by the tree at each instant.",
+            "description": "Group whose use counts: that of all tenants below it at each instant.",
         },
     )
     resource = documents.TextField(
@@ -81,7 +81,10 @@ class BudgetDocument(documents.Document):
         },
     )
     amount = documents.DecimalField(
-        writable={"what": "A budget", "description": "Amount of a period."}
+        writable={
+            "what": "A budget",
+            "description": "Hours of the resource, or money, of each period.",
+        }
     )
     per = documents.DurationField(
         allow_null=True,
@@ -130,7 +133,8 @@ class BudgetDocument(documents.Document):
         max_items=MAX_THRESHOLDS,
         writable={
             "default": default_thresholds,
-            "description": "Percentages at each of which one event per period is recorded.",
+            "description": "Percentages of the available amount. At each of them one event per period is"
+            " recorded.",
         },
     )
     version = documents.VersionField()
@@ -147,7 +151,7 @@ class BudgetTermsDocument(documents.Document):
         THRESHOLD, max_items=MAX_THRESHOLDS, source="settings.thresholds"
     )
     start = documents.TimestampField()
-    end = documents.TimestampField(allow_null=True, description="null: in force.")
+    end = documents.TimestampField(allow_null=True, description="null: the settings are in force.")
 
 
 class ChangedBudgetDocument(BudgetDocument):
@@ -159,20 +163,25 @@ BudgetRequest = BudgetDocument.writable("BudgetRequest")
 
 class BalanceDocument(documents.Document):
     budget = documents.IdField()
-    resource = documents.TextField(max_length=63, allow_null=True, description="null: money.")
+    resource = documents.TextField(
+        max_length=63, allow_null=True, description="null for a budget of money."
+    )
     from_ = documents.TimestampField(description="Start of the present period.")
     to = documents.TimestampField(description="End of the present period, exclusive.")
     available = documents.DecimalField(
         description="Amount of the period with what was carried over."
     )
-    carried = documents.DecimalField(description="Carried over from the period before.")
+    carried = documents.DecimalField(
+        description="Amount that was carried over from the period before."
+    )
     spent = documents.DecimalField(description="Used in the period according to the ledger.")
     left = documents.DecimalField(description="Remaining amount. Below 0 if more was used.")
     then = documents.ChoiceField(choices=EFFECTS, allow_null=True)
     exhausted = documents.BooleanField()
     exhausted_on = documents.TimestampField(
         allow_null=True,
-        description="Expected exhaustion at the average rate of the last day. null: not in this period.",
+        description="Expected exhaustion at the average rate of the last 24 hours. null: already"
+        " exhausted, or not expected in this period.",
     )
 
 

@@ -11,7 +11,7 @@ from api.contract import documents
 
 class LimitDocument(documents.Document):
     where = documents.SelectorField(
-        writable={"default": dict, "description": "Servers that it is for; {}: all servers."}
+        writable={"default": dict, "description": "Selector of servers. {} selects all servers."}
     )
     amount = documents.NamedQuantitiesField(
         description="Greatest amount of each resource. Resources that are not named have no limit.",
@@ -20,13 +20,13 @@ class LimitDocument(documents.Document):
     from_ = documents.TimestampField(
         source="start",
         allow_null=True,
-        description="First instant at which it holds; null: since it was set.",
+        description="First instant at which the entry holds; null: since it was set.",
         writable={"required": False},
     )
     to = documents.TimestampField(
         source="end",
         allow_null=True,
-        description="End, exclusive; null: none.",
+        description="End of the entry, exclusive; null: no end.",
         writable={"required": False},
     )
 
@@ -41,7 +41,9 @@ class GuaranteeDocument(LimitDocument):
 
 class LendDocument(LimitDocument):
     amount = documents.NamedQuantitiesField(
-        description="Greatest amount of each resource that serves others.", writable=True
+        description="Greatest amount of each resource that all others may have together. Resources that"
+        " are not named have no limit.",
+        writable=True,
     )
 
 
@@ -55,29 +57,30 @@ class UnmetGuarantee(documents.Document):
     where = documents.SelectorField(required=False)
     amount = documents.PoolQuantitiesField(required=False)
     own_servers = documents.BooleanField(
-        required=False, description="true: what the tenant gets alone on its own servers."
+        required=False,
+        description="True for the guarantee of own servers, which has no `amount`.",
     )
-    met = documents.NumberField(description="Least part of a floor that runs, from 0 to 1.")
+    met = documents.NumberField(description="Least fraction of a floor that runs, from 0 to 1.")
     limited_by = documents.ListField(
         documents.LimitedByField(),
         min_items=0,
-        description="What stopped the workloads that lack a part. Guarantees that collide have the"
-        " same reasons.",
+        description="Reasons for which the rest does not run. Guarantees that collide have the same"
+        " reasons.",
     )
 
 
 _KINDS: dict[str, tuple[type[documents.Document], str]] = {
     "limit": (
         LimitDocument,
-        "What everything below is allocated at most, on which servers and when.",
+        "Greatest amounts that are allocated at or below the node, with servers and dates.",
     ),
     "guarantee": (
         GuaranteeDocument,
-        "What everything below can always have, on which servers and when.",
+        "Amounts that the workloads below the node can always have, with servers and dates.",
     ),
     "lend": (
         LendDocument,
-        "What others may have of the servers that the member contributed, and when.",
+        "Greatest amounts that others may have on the servers of the member, with dates.",
     ),
 }
 
@@ -103,8 +106,8 @@ class OwnServersField(documents.BooleanField):
         super().__init__(
             allow_null=True,
             source=lambda terms, _: _SETTINGS[terms.own_servers],
-            description="Whether workloads can always have what they get alone on the servers that"
-            " their tenant contributed. null: as the node above; at last as the pool.",
+            description="Guarantee to each workload of what it would get if its tenant ran alone on the"
+            " servers that it contributed. null: the setting of the node above, at last of the pool.",
             writable={"default": lambda: _ABSENT},
         )
 

@@ -175,16 +175,16 @@ class MemberView(MemberResource):
     def put(self, request: Request, pool: str, tenant: str) -> Response:
         """Admit a tenant to a pool (201), or change the terms of a member (200).
 
-        Operators only. Admitting needs no `If-Match`; changing a member does (428
+        For operators. A group key may change weight, tier and limits of members below its group, and
+        nothing else (403 `auth.group`). Admitting needs no `If-Match`; changing a member does (428
         `version.required`, 412 `version.stale`). A field that is left out gets its default:
-        `weight` 1, `best_effort` false, `group` null (the pool itself), `tier` 0. The terms count
+        `weight` 1, `best_effort` false, `group` null (the pool itself), `tier` 0. `limit`,
+        `guarantee`, `lend` and `own_servers` that are left out stay as they are. The terms count
         from the next decision on, and earlier weights are kept. A weight that is not above 0 is
         refused with 422 `weight.not_positive`; a `best_effort` member is served with what the
         others leave. A group that the pool does not have is refused with 422 `group.unknown`, a
-        policy that does not decide by groups and tiers with 422 `policy.no_groups`. A group key
-        changes weight, tier and limits of members below its group and nothing else (403 `auth.group`).
-        A change of guarantees, own servers or loans is accepted with `warnings` if the present servers
-        cannot meet all guarantees.
+        policy that does not decide by groups and tiers with 422 `policy.no_groups`. A change of
+        guarantees, own servers or loans is accepted with `warnings` if not all guarantees can be met.
         """
         of_pool = self.pool
         if self.subtree is not None:

@@ -92,13 +92,14 @@ class PoolDocument(documents.Document):
         choices=WeightsMode.values, writable={"default": "contribution"}
     )
     own_servers = documents.BooleanField(
-        description="Whether workloads can always have what they get alone on the servers that their"
-        " tenant contributed, unless a member or group has another setting.",
+        description="Guarantee to each workload of what it would get if its tenant ran alone on the"
+        " servers that it contributed. Settings of members and groups override it.",
         writable={"default": False},
     )
     count = documents.ChoiceField(
         choices=Count.values,
-        description="Whether levels count everything that is allocated, or what is above guarantees.",
+        description="Amount that levels count. `total`: everything that is allocated. `above`: only what"
+        " is allocated beyond guarantees.",
         writable={"default": "total"},
     )
     decision_interval = documents.DurationField(writable={"default": "PT1M"})

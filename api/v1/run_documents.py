@@ -140,7 +140,7 @@ class AllocationDocument(documents.Document):
         required=False, description="Guaranteed tasks; absent without a guarantee."
     )
     floor_met = documents.NumberField(
-        required=False, description="Part of the guaranteed tasks that runs."
+        required=False, description="Fraction of the guaranteed tasks that runs, from 0 to 1."
     )
 
 

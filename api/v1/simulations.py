@@ -72,7 +72,7 @@ def amounts_in_force(kind: str = "limit") -> documents.ListField:
         max_items=MAX_LIMITS,
         code=f"{kind}.too_many",
         required=False,
-        description="Instead of those in force.",
+        description="Entries that replace all those in force.",
     )
 
 

@@ -49,7 +49,7 @@ class NodeLimitDocument(documents.Document):
 
 def _met_field() -> documents.NumberField:
     return documents.NumberField(
-        allow_null=True, description="Least part of a floor that runs, from 0 to 1."
+        allow_null=True, description="Least fraction of a floor that runs, from 0 to 1."
     )
 
 
@@ -100,8 +100,8 @@ class TreeNodeDocument(documents.Document):
     )
     level = documents.NumberField(
         allow_null=True,
-        description="Share over the weight, which siblings are compared by. Long-term policies count"
-        " past use.",
+        description="Share divided by the weight, by which siblings are compared. Under long-term"
+        " policies past use counts.",
     )
     members = documents.IntegerField(
         minimum=0, maximum=MAX_ROWS, allow_null=True, description="Members at or below the node."
@@ -109,7 +109,7 @@ class TreeNodeDocument(documents.Document):
     has = documents.PoolQuantitiesField(allow_null=True)
     wants = RatiosField(
         allow_null=True,
-        description="Demand of all tasks of active workloads; null for a resource without a limit.",
+        description="Demand of all tasks of active workloads; null for an unlimited number of tasks.",
     )
     guaranteed = documents.PoolQuantitiesField(
         allow_null=True, description="Sum of the floors of the workloads at or below the node."
@@ -130,13 +130,13 @@ class TreeNodeDocument(documents.Document):
         NodeLoanDocument,
         min_items=0,
         max_items=MAX_LIMITS,
-        description="The most that all others may have on the servers of the member.",
+        description="Greatest amounts that all others may have on the servers of the member.",
     )
     own_servers = documents.DocumentField(
         FulfilmentDocument,
         allow_null=True,
-        description="How far workloads have what they get alone on the servers of the member; null if"
-        " that is not guaranteed, and of groups.",
+        description="Fulfilment of the guarantee of own servers; null for groups, and for members"
+        " without it.",
     )
 
 

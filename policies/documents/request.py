@@ -116,7 +116,7 @@ def _where(description: str) -> MapField:
 
 
 class LimitDocument(Part):
-    where = _where("Labels of the servers that the limit is for.")
+    where = _where("Labels of the servers on which the limit holds.")
     amount = AmountsField(
         unknown="limit.unknown_resource", empty="limit.empty", unnamed=inf,
         description="Greatest amount of each resource. Resources that are not named have no limit.",
@@ -127,22 +127,24 @@ class GuaranteeDocument(Part):
     where = _where("Labels of the servers on which the amount is guaranteed.")
     amount = AmountsField(
         unknown="guarantee.unknown_resource", empty="guarantee.empty", unnamed=inf,
-        description="Guaranteed amount of each resource.",
+        description="Guaranteed amount of each resource. Resources that are not named are unlimited in"
+        " the pool of the guarantee.",
     )  # fmt: skip
 
 
 class LendDocument(Part):
-    where = _where("Labels of the tenant's own servers that are meant.")
+    where = _where("Labels of the tenant's own servers on which the loan is limited.")
     amount = AmountsField(
         unknown="lend.unknown_resource", empty="lend.empty", unnamed=inf,
-        description="Greatest amount that serves others. Resources that are not named have no limit.",
+        description="Greatest amount of each resource that all others may have together. Resources that"
+        " are not named have no limit.",
     )  # fmt: skip
 
 
 _AMOUNTS: dict[str, tuple[type[Document], str]] = {
-    "limit": (LimitDocument, "What everything below is allocated at most."),
-    "guarantee": (GuaranteeDocument, "What everything below can always have."),
-    "lend": (LendDocument, "What others may have of the servers that the tenant contributed."),
+    "limit": (LimitDocument, "Greatest amounts that are allocated at or below the node."),
+    "guarantee": (GuaranteeDocument, "Amounts that the workloads below the node can always have."),
+    "lend": (LendDocument, "Greatest amounts that others may have on the servers of the tenant."),
 }
 
 
@@ -179,8 +181,8 @@ class TenantDocument(Part):
     lend = _amount_rows("lend")
     own_servers = BooleanField(
         required=False, allow_null=True,
-        description="Whether it can always have what it gets alone on its own servers; null: as the "
-        "document says.",
+        description="Guarantee to each workload of what it would get if the tenant ran alone on the"
+        " servers that it contributed. null: the setting of the problem.",
     )  # fmt: skip
     owed = RealField(
         "owed", code="owed.out_of_range",
@@ -316,11 +318,13 @@ class EvaluationRequest(Part):
     )  # fmt: skip
     own_servers = BooleanField(
         default=False,
-        description="Whether tenants can always have what they get alone on their own servers.",
+        description="Guarantee to each workload of what it would get if its tenant ran alone on the"
+        " servers that it contributed. Settings of tenants override it.",
     )
     count = ChoiceField(
         choices=["total", "above"], code="count.unknown", default="total",
-        description="Whether levels count everything, or what is above guarantees.",
+        description="Amount that levels count. `total`: everything that is allocated. `above`: only what"
+        " is allocated beyond guarantees.",
     )  # fmt: skip
     history = DocumentField(
         HistoryDocument,

@@ -53,7 +53,7 @@ class AllocationDocument(TypedDict):
     )
     # Guaranteed tasks; absent without a guarantee.
     floor: NotRequired[float]
-    # Part of the guaranteed tasks that runs.
+    # Fraction of the guaranteed tasks that runs, from 0 to 1.
     floor_met: NotRequired[float]
 
 
@@ -89,11 +89,11 @@ class RunSummaryGuaranteesUnmet(TypedDict):
     node: RunSummaryGuaranteesUnmetNode
     where: NotRequired[dict[str, str | list[str]]]
     amount: NotRequired[dict[str, float | str]]
-    # true: what the tenant gets alone on its own servers.
+    # True for the guarantee of own servers, which has no `amount`.
     own_servers: NotRequired[bool]
-    # Least part of a floor that runs, from 0 to 1.
+    # Least fraction of a floor that runs, from 0 to 1.
     met: float
-    # What stopped the workloads that lack a part. Guarantees that collide have the same reasons.
+    # Reasons for which the rest does not run. Guarantees that collide have the same reasons.
     limited_by: list[
         Literal[
             "task_limit",
@@ -409,7 +409,8 @@ class EvaluationRequestServer(TypedDict):
 class EvaluationRequestGroupGuarantee(TypedDict):
     # Labels of the servers on which the amount is guaranteed. An empty object is every server.
     where: NotRequired[dict[str, str | list[str]]]
-    # Guaranteed amount of each resource.
+    # Guaranteed amount of each resource. Resources that are not named are unlimited in the pool
+    # of the guarantee.
     amount: dict[str, float | str]
 
 
@@ -420,9 +421,9 @@ class EvaluationRequestGroup(TypedDict):
     weight: NotRequired[float | str]
     # Order among siblings: nothing rises while a sibling of a lower tier can.
     tier: NotRequired[int]
-    # What everything below can always have.
+    # Amounts that the workloads below the node can always have.
     guarantee: NotRequired[list[EvaluationRequestGroupGuarantee]]
-    # What everything below is allocated at most.
+    # Greatest amounts that are allocated at or below the node.
     limit: NotRequired[list[EvaluationRequestGroupGuarantee]]
 
 
@@ -435,14 +436,14 @@ class EvaluationRequestTenant(TypedDict):
     tier: NotRequired[int]
     # Served with what the other tenants leave.
     best_effort: NotRequired[bool]
-    # What everything below can always have.
+    # Amounts that the workloads below the node can always have.
     guarantee: NotRequired[list[EvaluationRequestGroupGuarantee]]
-    # What everything below is allocated at most.
+    # Greatest amounts that are allocated at or below the node.
     limit: NotRequired[list[EvaluationRequestGroupGuarantee]]
-    # What others may have of the servers that the tenant contributed.
+    # Greatest amounts that others may have on the servers of the tenant.
     lend: NotRequired[list[EvaluationRequestGroupGuarantee]]
-    # Whether it can always have what it gets alone on its own servers; null: as the document
-    # says.
+    # Guarantee to each workload of what it would get if the tenant ran alone on the servers that
+    # it contributed. null: the setting of the problem.
     own_servers: NotRequired[bool | None]
     # tda: the deficit to repay, in dominant share × periods; below 0 is a surplus.
     owed: NotRequired[float | str]
@@ -476,7 +477,7 @@ class EvaluationRequestWorkload(TypedDict):
     # For each label the value, or the values, one of which a server must have. An empty object is
     # no constraint.
     server_selector: NotRequired[dict[str, str | list[str]]]
-    # What everything below is allocated at most.
+    # Greatest amounts that are allocated at or below the node.
     limit: NotRequired[list[EvaluationRequestGroupGuarantee]]
 
 
@@ -544,9 +545,11 @@ class EvaluationRequest(TypedDict):
     policy: EvaluationRequestPolicy
     # Whether `weight` is the weight itself or a factor on what was contributed.
     weights: NotRequired[Literal["explicit", "contribution"]]
-    # Whether tenants can always have what they get alone on their own servers.
+    # Guarantee to each workload of what it would get if its tenant ran alone on the servers that
+    # it contributed. Settings of tenants override it.
     own_servers: NotRequired[bool]
-    # Whether levels count everything, or what is above guarantees.
+    # Amount that levels count. `total`: everything that is allocated. `above`: only what is
+    # allocated beyond guarantees.
     count: NotRequired[Literal["total", "above"]]
     # Of long-term policies: what an answer returned as `history`.
     history: NotRequired[EvaluationRequestHistory | None]
@@ -619,7 +622,7 @@ class TreeNodeGuarantee(TypedDict):
     amount: dict[str, float | str]
     # Allocated below the node on these servers.
     has: dict[str, float | str] | None
-    # Least part of a floor that runs, from 0 to 1.
+    # Least fraction of a floor that runs, from 0 to 1.
     met: float | None
     # What stopped the floors that are not met.
     limited_by: (
@@ -640,9 +643,8 @@ class TreeNodeGuarantee(TypedDict):
 
 
 class TreeNodeOwnServers(TypedDict):
-    # How far workloads have what they get alone on the servers of the member; null if that is not
-    # guaranteed, and of groups.
-    # Least part of a floor that runs, from 0 to 1.
+    # Fulfilment of the guarantee of own servers; null for groups, and for members without it.
+    # Least fraction of a floor that runs, from 0 to 1.
     met: float | None
     # What stopped the floors that are not met.
     limited_by: (
@@ -677,12 +679,13 @@ class TreeNodeDocument(TypedDict):
     best_effort: bool
     # Fraction of the pool by the weights from the pool to the node.
     part: float | None
-    # Share over the weight, which siblings are compared by. Long-term policies count past use.
+    # Share divided by the weight, by which siblings are compared. Under long-term policies past
+    # use counts.
     level: float | None
     # Members at or below the node.
     members: int | None
     has: dict[str, float | str] | None
-    # Demand of all tasks of active workloads; null for a resource without a limit.
+    # Demand of all tasks of active workloads; null for an unlimited number of tasks.
     wants: dict[str, float | None] | None
     # Sum of the floors of the workloads at or below the node.
     guaranteed: dict[str, float | str] | None
@@ -690,8 +693,7 @@ class TreeNodeDocument(TypedDict):
     limit: list[TreeNodeLimit]
     # Guarantees of the node that were in force.
     guarantee: list[TreeNodeGuarantee]
-    # The most that all others may have on the servers of the member.
+    # Greatest amounts that all others may have on the servers of the member.
     lend: list[TreeNodeLimit]
-    # How far workloads have what they get alone on the servers of the member; null if that is not
-    # guaranteed, and of groups.
+    # Fulfilment of the guarantee of own servers; null for groups, and for members without it.
     own_servers: TreeNodeOwnServers | None

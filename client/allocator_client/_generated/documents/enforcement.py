@@ -276,7 +276,7 @@ EntitlementsGroupBudget = TypedDict(
     "EntitlementsGroupBudget",
     {
         "budget": str,
-        # null: money.
+        # null for a budget of money.
         "resource": str | None,
         # Start of the present period.
         "from": str,
@@ -284,7 +284,7 @@ EntitlementsGroupBudget = TypedDict(
         "to": str,
         # Amount of the period with what was carried over.
         "available": str,
-        # Carried over from the period before.
+        # Amount that was carried over from the period before.
         "carried": str,
         # Used in the period according to the ledger.
         "spent": str,
@@ -292,7 +292,8 @@ EntitlementsGroupBudget = TypedDict(
         "left": str,
         "then": Literal["last", "stop"] | None,
         "exhausted": bool,
-        # Expected exhaustion at the average rate of the last day. null: not in this period.
+        # Expected exhaustion at the average rate of the last 24 hours. null: already exhausted, or
+        # not expected in this period.
         "exhausted_on": str | None,
     },
 )

@@ -58,11 +58,11 @@ BudgetRequest = TypedDict(
     {
         # Tenant whose use counts.
         "tenant": NotRequired[str | None],
-        # Group whose use counts: all that is below it, by the tree at each instant.
+        # Group whose use counts: that of all tenants below it at each instant.
         "group": NotRequired[str | None],
         # Resource whose hours are limited. Omit for a budget of money.
         "resource": NotRequired[str | None],
-        # Amount of a period.
+        # Hours of the resource, or money, of each period.
         "amount": str | float,
         # Period in whole days, weeks, months or years of the pool's time zone. Without `from` it
         # starts with the calendar. Omit it for P1M, or for one period between `from` and `to`.
@@ -76,7 +76,7 @@ BudgetRequest = TypedDict(
         # Effect of an exhausted budget until its period ends. `last`: all that is below the node is
         # best-effort. `stop`: its limit of the resource is 0. null: none.
         "then": NotRequired[Literal["last", "stop"] | None],
-        # Percentages at each of which one event per period is recorded.
+        # Percentages of the available amount. At each of them one event per period is recorded.
         "thresholds": NotRequired[list[int]],
     },
 )
@@ -92,11 +92,11 @@ class ChangedBudgetWarningGuarantee(TypedDict):
     node: ChangedBudgetWarningGuaranteeNode
     where: NotRequired[dict[str, str | list[str]]]
     amount: NotRequired[dict[str, float | str]]
-    # true: what the tenant gets alone on its own servers.
+    # True for the guarantee of own servers, which has no `amount`.
     own_servers: NotRequired[bool]
-    # Least part of a floor that runs, from 0 to 1.
+    # Least fraction of a floor that runs, from 0 to 1.
     met: float
-    # What stopped the workloads that lack a part. Guarantees that collide have the same reasons.
+    # Reasons for which the rest does not run. Guarantees that collide have the same reasons.
     limited_by: list[
         Literal[
             "task_limit",

@@ -31,10 +31,11 @@ class PoolDocument(TypedDict):
     policy: PoolPolicy
     window: PoolWindow
     weights: Literal["contribution", "explicit"]
-    # Whether workloads can always have what they get alone on the servers that their tenant
-    # contributed, unless a member or group has another setting.
+    # Guarantee to each workload of what it would get if its tenant ran alone on the servers that
+    # it contributed. Settings of members and groups override it.
     own_servers: bool
-    # Whether levels count everything that is allocated, or what is above guarantees.
+    # Amount that levels count. `total`: everything that is allocated. `above`: only what is
+    # allocated beyond guarantees.
     count: Literal["total", "above"]
     decision_interval: str
     # For how long the servers of a cluster whose agents are silent stay in decisions.
@@ -75,10 +76,11 @@ class PoolRequest(TypedDict):
     policy: PoolRequestPolicy
     window: NotRequired[PoolRequestWindow]
     weights: NotRequired[Literal["contribution", "explicit"]]
-    # Whether workloads can always have what they get alone on the servers that their tenant
-    # contributed, unless a member or group has another setting.
+    # Guarantee to each workload of what it would get if its tenant ran alone on the servers that
+    # it contributed. Settings of members and groups override it.
     own_servers: NotRequired[bool]
-    # Whether levels count everything that is allocated, or what is above guarantees.
+    # Amount that levels count. `total`: everything that is allocated. `above`: only what is
+    # allocated beyond guarantees.
     count: NotRequired[Literal["total", "above"]]
     decision_interval: NotRequired[str]
     # For how long the servers of a cluster whose agents are silent stay in decisions.
@@ -139,11 +141,11 @@ class ChangedPoolWarningGuarantee(TypedDict):
     node: ChangedPoolWarningGuaranteeNode
     where: NotRequired[dict[str, str | list[str]]]
     amount: NotRequired[dict[str, float | str]]
-    # true: what the tenant gets alone on its own servers.
+    # True for the guarantee of own servers, which has no `amount`.
     own_servers: NotRequired[bool]
-    # Least part of a floor that runs, from 0 to 1.
+    # Least fraction of a floor that runs, from 0 to 1.
     met: float
-    # What stopped the workloads that lack a part. Guarantees that collide have the same reasons.
+    # Reasons for which the rest does not run. Guarantees that collide have the same reasons.
     limited_by: list[
         Literal[
             "task_limit",
@@ -173,10 +175,11 @@ class ChangedPoolDocument(TypedDict):
     policy: PoolPolicy
     window: PoolWindow
     weights: Literal["contribution", "explicit"]
-    # Whether workloads can always have what they get alone on the servers that their tenant
-    # contributed, unless a member or group has another setting.
+    # Guarantee to each workload of what it would get if its tenant ran alone on the servers that
+    # it contributed. Settings of members and groups override it.
     own_servers: bool
-    # Whether levels count everything that is allocated, or what is above guarantees.
+    # Amount that levels count. `total`: everything that is allocated. `above`: only what is
+    # allocated beyond guarantees.
     count: Literal["total", "above"]
     decision_interval: str
     # For how long the servers of a cluster whose agents are silent stay in decisions.
@@ -205,7 +208,7 @@ class BudgetTermsDocument(TypedDict):
     then: Literal["last", "stop"] | None
     thresholds: list[int]
     start: str
-    # null: in force.
+    # null: the settings are in force.
     end: str | None
 
 
@@ -235,9 +238,9 @@ GroupGuarantee = TypedDict(
         # Guaranteed amount of each resource. Resources that are not named are unlimited in the pool
         # of the guarantee.
         "amount": dict[str, float | str],
-        # First instant at which it holds; null: since it was set.
+        # First instant at which the entry holds; null: since it was set.
         "from": str | None,
-        # End, exclusive; null: none.
+        # End of the entry, exclusive; null: no end.
         "to": str | None,
     },
 )
@@ -252,12 +255,12 @@ class GroupDocument(TypedDict):
     # Order among siblings: the allocation of a member or group does not rise while that of a
     # sibling of a lower tier can.
     tier: int
-    # What everything below can always have, on which servers and when.
+    # Amounts that the workloads below the node can always have, with servers and dates.
     guarantee: list[GroupGuarantee]
-    # What everything below is allocated at most, on which servers and when.
+    # Greatest amounts that are allocated at or below the node, with servers and dates.
     limit: list[GroupGuarantee]
-    # Whether workloads can always have what they get alone on the servers that their tenant
-    # contributed. null: as the node above; at last as the pool.
+    # Guarantee to each workload of what it would get if its tenant ran alone on the servers that
+    # it contributed. null: the setting of the node above, at last of the pool.
     own_servers: bool | None
     # Start of the present parent, weight, tier and amounts.
     terms_since: str
@@ -268,14 +271,14 @@ class GroupDocument(TypedDict):
 GroupRequestGuarantee = TypedDict(
     "GroupRequestGuarantee",
     {
-        # Servers that it is for; {}: all servers.
+        # Selector of servers. {} selects all servers.
         "where": NotRequired[dict[str, str | list[str]]],
         # Guaranteed amount of each resource. Resources that are not named are unlimited in the pool
         # of the guarantee.
         "amount": dict[str, float | str],
-        # First instant at which it holds; null: since it was set.
+        # First instant at which the entry holds; null: since it was set.
         "from": NotRequired[str | None],
-        # End, exclusive; null: none.
+        # End of the entry, exclusive; null: no end.
         "to": NotRequired[str | None],
     },
 )
@@ -290,12 +293,12 @@ class GroupRequest(TypedDict):
     # Order among siblings: the allocation of a member or group does not rise while that of a
     # sibling of a lower tier can.
     tier: NotRequired[int]
-    # What everything below can always have, on which servers and when.
+    # Amounts that the workloads below the node can always have, with servers and dates.
     guarantee: NotRequired[list[GroupRequestGuarantee]]
-    # What everything below is allocated at most, on which servers and when.
+    # Greatest amounts that are allocated at or below the node, with servers and dates.
     limit: NotRequired[list[GroupRequestGuarantee]]
-    # Whether workloads can always have what they get alone on the servers that their tenant
-    # contributed. null: as the node above; at last as the pool.
+    # Guarantee to each workload of what it would get if its tenant ran alone on the servers that
+    # it contributed. null: the setting of the node above, at last of the pool.
     own_servers: NotRequired[bool | None]
 
 
@@ -325,12 +328,12 @@ class ChangedGroupDocument(TypedDict):
     # Order among siblings: the allocation of a member or group does not rise while that of a
     # sibling of a lower tier can.
     tier: int
-    # What everything below can always have, on which servers and when.
+    # Amounts that the workloads below the node can always have, with servers and dates.
     guarantee: list[GroupGuarantee]
-    # What everything below is allocated at most, on which servers and when.
+    # Greatest amounts that are allocated at or below the node, with servers and dates.
     limit: list[GroupGuarantee]
-    # Whether workloads can always have what they get alone on the servers that their tenant
-    # contributed. null: as the node above; at last as the pool.
+    # Guarantee to each workload of what it would get if its tenant ran alone on the servers that
+    # it contributed. null: the setting of the node above, at last of the pool.
     own_servers: bool | None
     # Start of the present parent, weight, tier and amounts.
     terms_since: str
@@ -347,12 +350,12 @@ class GroupTermsDocument(TypedDict):
     # Order among siblings: the allocation of a member or group does not rise while that of a
     # sibling of a lower tier can.
     tier: int
-    # What everything below can always have, on which servers and when.
+    # Amounts that the workloads below the node can always have, with servers and dates.
     guarantee: list[GroupGuarantee]
-    # What everything below is allocated at most, on which servers and when.
+    # Greatest amounts that are allocated at or below the node, with servers and dates.
     limit: list[GroupGuarantee]
-    # Whether workloads can always have what they get alone on the servers that their tenant
-    # contributed. null: as the node above; at last as the pool.
+    # Guarantee to each workload of what it would get if its tenant ran alone on the servers that
+    # it contributed. null: the setting of the node above, at last of the pool.
     own_servers: bool | None
     start: str
     # null: in force.
@@ -420,14 +423,14 @@ class MemberDocument(TypedDict):
     # Order among siblings: the allocation of a member or group does not rise while that of a
     # sibling of a lower tier can.
     tier: int
-    # What everything below can always have, on which servers and when.
+    # Amounts that the workloads below the node can always have, with servers and dates.
     guarantee: list[GroupGuarantee]
-    # What everything below is allocated at most, on which servers and when.
+    # Greatest amounts that are allocated at or below the node, with servers and dates.
     limit: list[GroupGuarantee]
-    # What others may have of the servers that the member contributed, and when.
+    # Greatest amounts that others may have on the servers of the member, with dates.
     lend: list[GroupGuarantee]
-    # Whether workloads can always have what they get alone on the servers that their tenant
-    # contributed. null: as the node above; at last as the pool.
+    # Guarantee to each workload of what it would get if its tenant ran alone on the servers that
+    # it contributed. null: the setting of the node above, at last of the pool.
     own_servers: bool | None
     # Start of the present terms: weight, group, tier and amounts.
     weight_since: str
@@ -443,14 +446,14 @@ class MemberRequest(TypedDict):
     # Order among siblings: the allocation of a member or group does not rise while that of a
     # sibling of a lower tier can.
     tier: NotRequired[int]
-    # What everything below can always have, on which servers and when.
+    # Amounts that the workloads below the node can always have, with servers and dates.
     guarantee: NotRequired[list[GroupRequestGuarantee]]
-    # What everything below is allocated at most, on which servers and when.
+    # Greatest amounts that are allocated at or below the node, with servers and dates.
     limit: NotRequired[list[GroupRequestGuarantee]]
-    # What others may have of the servers that the member contributed, and when.
+    # Greatest amounts that others may have on the servers of the member, with dates.
     lend: NotRequired[list[GroupRequestGuarantee]]
-    # Whether workloads can always have what they get alone on the servers that their tenant
-    # contributed. null: as the node above; at last as the pool.
+    # Guarantee to each workload of what it would get if its tenant ran alone on the servers that
+    # it contributed. null: the setting of the node above, at last of the pool.
     own_servers: NotRequired[bool | None]
 
 
@@ -463,14 +466,14 @@ class ChangedMemberDocument(TypedDict):
     # Order among siblings: the allocation of a member or group does not rise while that of a
     # sibling of a lower tier can.
     tier: int
-    # What everything below can always have, on which servers and when.
+    # Amounts that the workloads below the node can always have, with servers and dates.
     guarantee: list[GroupGuarantee]
-    # What everything below is allocated at most, on which servers and when.
+    # Greatest amounts that are allocated at or below the node, with servers and dates.
     limit: list[GroupGuarantee]
-    # What others may have of the servers that the member contributed, and when.
+    # Greatest amounts that others may have on the servers of the member, with dates.
     lend: list[GroupGuarantee]
-    # Whether workloads can always have what they get alone on the servers that their tenant
-    # contributed. null: as the node above; at last as the pool.
+    # Guarantee to each workload of what it would get if its tenant ran alone on the servers that
+    # it contributed. null: the setting of the node above, at last of the pool.
     own_servers: bool | None
     # Start of the present terms: weight, group, tier and amounts.
     weight_since: str

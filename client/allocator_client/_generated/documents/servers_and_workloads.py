@@ -84,9 +84,9 @@ WorkloadLimit = TypedDict(
         "where": dict[str, str | list[str]],
         # Greatest amount of each resource. Resources that are not named have no limit.
         "amount": dict[str, float | str],
-        # First instant at which it holds; null: since it was set.
+        # First instant at which the entry holds; null: since it was set.
         "from": str | None,
-        # End, exclusive; null: none.
+        # End of the entry, exclusive; null: no end.
         "to": str | None,
     },
 )
@@ -117,7 +117,7 @@ class WorkloadDocument(TypedDict):
     priority: int
     server_selector: dict[str, str | list[str]]
     minimum_run: str | None
-    # What everything below is allocated at most, on which servers and when.
+    # Greatest amounts that are allocated at or below the node, with servers and dates.
     limit: list[WorkloadLimit]
     state: Literal["active", "paused", "withdrawn"]
     conditions: list[WorkloadCondition]
@@ -136,13 +136,13 @@ class WorkloadRequestPiece(TypedDict):
 WorkloadRequestLimit = TypedDict(
     "WorkloadRequestLimit",
     {
-        # Servers that it is for; {}: all servers.
+        # Selector of servers. {} selects all servers.
         "where": NotRequired[dict[str, str | list[str]]],
         # Greatest amount of each resource. Resources that are not named have no limit.
         "amount": dict[str, float | str],
-        # First instant at which it holds; null: since it was set.
+        # First instant at which the entry holds; null: since it was set.
         "from": NotRequired[str | None],
-        # End, exclusive; null: none.
+        # End of the entry, exclusive; null: no end.
         "to": NotRequired[str | None],
     },
 )
@@ -171,7 +171,7 @@ class WorkloadRequest(TypedDict):
     # For how long a placed task keeps its server, and a job runs before an agent takes back what
     # it holds; null is that of the pool.
     minimum_run: NotRequired[str | None]
-    # What everything below is allocated at most, on which servers and when.
+    # Greatest amounts that are allocated at or below the node, with servers and dates.
     limit: NotRequired[list[WorkloadRequestLimit]]
 
 

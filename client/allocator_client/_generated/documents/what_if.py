@@ -240,11 +240,11 @@ class EvaluationSummaryGuaranteesUnmet(TypedDict):
     node: EvaluationSummaryGuaranteesUnmetNode
     where: NotRequired[dict[str, str | list[str]]]
     amount: NotRequired[dict[str, float | str]]
-    # true: what the tenant gets alone on its own servers.
+    # True for the guarantee of own servers, which has no `amount`.
     own_servers: NotRequired[bool]
-    # Least part of a floor that runs, from 0 to 1.
+    # Least fraction of a floor that runs, from 0 to 1.
     met: float
-    # What stopped the workloads that lack a part. Guarantees that collide have the same reasons.
+    # Reasons for which the rest does not run. Guarantees that collide have the same reasons.
     limited_by: list[
         Literal[
             "task_limit",
@@ -422,9 +422,9 @@ class SimulationRequestGroup(TypedDict):
     # Order among siblings: the allocation of a member or group does not rise while that of a
     # sibling of a lower tier can.
     tier: NotRequired[int]
-    # Instead of those in force.
+    # Entries that replace all those in force.
     guarantee: NotRequired[list[SimulationRequestGroupGuarantee]]
-    # Instead of those in force.
+    # Entries that replace all those in force.
     limit: NotRequired[list[SimulationRequestGroupGuarantee]]
 
 
@@ -437,11 +437,11 @@ class SimulationRequestMember(TypedDict):
     # Order among siblings: the allocation of a member or group does not rise while that of a
     # sibling of a lower tier can.
     tier: NotRequired[int]
-    # Instead of those in force.
+    # Entries that replace all those in force.
     guarantee: NotRequired[list[SimulationRequestGroupGuarantee]]
-    # Instead of those in force.
+    # Entries that replace all those in force.
     limit: NotRequired[list[SimulationRequestGroupGuarantee]]
-    # Instead of those in force.
+    # Entries that replace all those in force.
     lend: NotRequired[list[SimulationRequestGroupGuarantee]]
     own_servers: NotRequired[bool]
 
@@ -473,7 +473,7 @@ class SimulationRequestWorkloadsSubmit(TypedDict):
     tasks: NotRequired[int | None]
     priority: NotRequired[int]
     server_selector: NotRequired[dict[str, str | list[str]]]
-    # Instead of those in force.
+    # Entries that replace all those in force.
     limit: NotRequired[list[SimulationRequestGroupGuarantee]]
 
 
@@ -492,7 +492,7 @@ class SimulationRequestWorkloadsChange(TypedDict):
     tasks: NotRequired[int | None]
     priority: NotRequired[int]
     server_selector: NotRequired[dict[str, str | list[str]]]
-    # Instead of those in force.
+    # Entries that replace all those in force.
     limit: NotRequired[list[SimulationRequestGroupGuarantee]]
 
 
