@@ -309,8 +309,8 @@ def _refuse_money(draft: BudgetDraft) -> None:
     for pointer, differs in wrong.items():
         if differs:
             raise Unacceptable(
-                "A budget of money is a tenant's, per calendar month, without `carry` and `then`. Name a"
-                " resource for any other budget.",
+                "A budget of money must be for a tenant, per calendar month, without `carry` and `then`."
+                " Name a resource for any other budget.",
                 code="budget.money",
                 pointer=pointer,
             )
@@ -324,7 +324,8 @@ def _refuse_stop(pool: Pool, settings: BudgetSettings, *, before: Then) -> None:
     refuse_limits(pool.policy_name, pool.policy_options, pointer="/then")
     if before != Then.STOP and limits_count(pool) >= MAX_OF_POOL:
         raise Unacceptable(
-            f'A budget with `then` "stop" counts as a limit, and the pool has {MAX_OF_POOL:,}.',
+            f'A budget with `then` "stop" counts as a limit. The pool has {MAX_OF_POOL:,} limits,'
+            " guarantees, loans and such budgets already, and no more are allowed.",
             code="limit.too_many",
             pointer="/then",
         )

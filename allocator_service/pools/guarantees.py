@@ -47,8 +47,9 @@ class ExceededLimit:
     @property
     def detail(self) -> str:
         return (
-            f"The limit of {self.node.name} is {decimal_text(self.amount)} {self.resource}, and"
-            f" {decimal_text(self.needed)} are guaranteed under it on the same servers."
+            f"The limit of {self.node.name} is {self.resource}={decimal_text(self.amount)}. It must be"
+            f" at least {self.resource}={decimal_text(self.needed)}, which is guaranteed under it on the"
+            " same servers."
         )
 
 

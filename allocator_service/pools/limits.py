@@ -182,8 +182,8 @@ def refuse_amounts(total: int, *, pointer: str) -> None:
     """Raise `Unacceptable` for more limits, guarantees and loans than a pool may have."""
     if total > MAX_OF_POOL:
         raise Unacceptable(
-            f"The pool would have {total:,} limits and guarantees; at most {MAX_OF_POOL:,} are"
-            " allowed.",
+            f"The pool would have {total:,} limits, guarantees, loans and budgets that stop; at most"
+            f" {MAX_OF_POOL:,} are allowed.",
             code=f"{_kind_at(pointer)}.too_many",
             pointer=pointer,
         )

@@ -344,7 +344,7 @@ def test_a_limit_below_the_guarantees_under_it_is_refused(pool, operator, member
     answer = patch(operator, f"{PATH}/groups/ml/", {"limit": [{"amount": {"gpu": 7}}]})
     assert (answer.status_code, answer.json()["code"]) == (422, "limit.below_guarantees")
     assert answer.json()["errors"][0]["pointer"] == "/limit"
-    assert "8 are guaranteed under it" in answer.json()["detail"]
+    assert "It must be at least gpu=8, which is guaranteed under it" in answer.json()["detail"]
     kinds = {"where": {"gpu": "a10"}, "amount": {"gpu": 1}}
     fits = [{"amount": {"gpu": 8}}, kinds]
     assert patch(operator, f"{PATH}/groups/ml/", {"limit": fits}).status_code == 200

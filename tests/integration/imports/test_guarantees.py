@@ -136,7 +136,8 @@ REFUSED = [
     ("member,u1,,,,,cpu\n", "lend.syntax /lend: Loan 1: expected name=value"),
     ("member,u1,,,,,tpu=1\n", "lend.unknown_resource /lend/amount/tpu"),
     ("member,u1,,,,,; x=y\n", "lend.empty /lend/amount: A loan must name at least one resource."),
-    (',a,,cpu=1,cpu=2,,\n', "limit.below_guarantees /limit: The limit of a is 1 cpu, and 2 are"),
+    (',a,,cpu=1,cpu=2,,\n', "limit.below_guarantees /limit: The limit of a is cpu=1. It must be at least"
+     " cpu=2"),
 ]  # fmt: skip
 
 
@@ -181,12 +182,15 @@ def test_limits_are_compared_with_guarantees_of_other_rows_and_of_the_pool(lab, 
         ran = command("import_groups", more, *options)
         assert (ran.code, state(lab)) == (1, before)
         assert ran.lines[0] == (
-            "line 2\trefused\tu2/u2\tlimit.below_guarantees /guarantee: The limit of labs is 8 cpu, and"
-            " 9 are guaranteed under it on the same servers."
+            "line 2\trefused\tu2/u2\tlimit.below_guarantees /guarantee: The limit of labs is cpu=8. It"
+            " must be at least cpu=9, which is guaranteed under it on the same servers."
         )
     lower = HEADER + ",labs,,cpu=3,,,\n"
     refused = command("import_groups", lower, "--dry-run").lines[0]
-    assert "limit.below_guarantees /limit: The limit of labs is 3 cpu, and 4 are" in refused
+    assert (
+        "limit.below_guarantees /limit: The limit of labs is cpu=3. It must be at least cpu=4"
+        in refused
+    )
     assert (
         command("import_groups", lower, "--skip-refused").lines[-1].startswith("0 added, 0 changed")
     )
@@ -201,7 +205,7 @@ def test_moves_below_a_limit_are_compared(lab, command):
         for options in (["--dry-run"], []):
             ran = command("import_groups", HEADER + row, *options)
             assert (ran.code, state(lab)) == (1, before)
-            assert "The limit of labs is 3 cpu, and 4 are guaranteed" in ran.lines[0]
+            assert "The limit of labs is cpu=3. It must be at least cpu=4, which is" in ran.lines[0]
 
 
 def test_only_the_amounts_after_all_rows_are_compared(lab, command):
@@ -226,7 +230,11 @@ def test_what_a_pool_cannot_have_together_refuses_the_file(lab, command):
     many = "".join(f',g{n},,"{chr(10).join(["cpu=9"] * 91)}",,,\n' for n in range(11))
     for rows, error in (
         (racks, "for 11 different selections of servers; at most 10 are allowed."),
-        (many, "The pool would have 1,001 limits and guarantees; at most 1,000 are allowed."),
+        (
+            many,
+            "The pool would have 1,001 limits, guarantees, loans and budgets that stop; at most 1,000"
+            " are allowed.",
+        ),
     ):
         for options in (["--dry-run"], []):
             ran = command("import_groups", HEADER + rows, *options)
