@@ -15,7 +15,7 @@ from allocator_service.pools.models import GroupTerms, MembershipTerms, OwnServe
 
 _NUMBER = re.compile(r"\d{1,12}(\.\d{1,12})?")
 HELP = (
-    "One {kind} per line: amounts of resources; labels of servers; from; to. For example"
+    "One {kind} per line: amounts of resources; labels of servers; from; to. Examples:"
     ' "gpu=8; gpu=h100,a100; 2027-01-01T00:00Z; 2027-04-01T00:00Z", or "gpu=8" for all servers'
     " without dates."
 )
@@ -125,8 +125,8 @@ def own_servers_form_field() -> forms.ChoiceField:
         label="Own servers",
         required=False,
         choices=[
-            (OwnServers.INHERIT, "as the node above, or the pool"),
-            (OwnServers.YES, "always what a workload gets alone on its tenant's own servers"),
+            (OwnServers.INHERIT, "inherit: as the group above or the pool"),
+            (OwnServers.YES, "guarantee what a workload gets alone on its tenant's servers"),
             (OwnServers.NO, "no guarantee of own servers"),
         ],
     )

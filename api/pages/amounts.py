@@ -238,7 +238,8 @@ class AmountForm(forms.Form):
         required=False,
         max_length=10_000,
         label="Only on servers with labels",
-        help_text="One label=value on a line. The same label twice: one of the values. Empty: all.",
+        help_text="One label=value per line. Repeat a label to accept several of its values. Empty: all"
+        " servers.",
         widget=forms.Textarea(attrs={"rows": 2}),
     )
 
@@ -264,11 +265,14 @@ class AmountForm(forms.Form):
                 help_text=f"In {unit_text(resource.unit) or resource.name}. Empty: no {kind.field}.",
                 widget=forms.TextInput(attrs={"inputmode": "decimal"}),
             )
-        for name, label, empty in (("start", "From", "now"), ("end", "Until", "it is removed")):
+        for name, label, empty in (
+            ("start", "From", "now"),
+            ("end", "Until", "until it is removed"),
+        ):
             self.fields[name] = forms.DateTimeField(
                 required=False,
                 label=label,
-                help_text=f"By the clock of the pool, {pool.timezone}. Empty: {empty}.",
+                help_text=f"In the pool's time zone, {pool.timezone}. Empty: {empty}.",
                 widget=forms.DateTimeInput(
                     attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"
                 ),

@@ -46,7 +46,7 @@ class BudgetForm(forms.Form):
 
     version = forms.IntegerField(min_value=1, widget=forms.HiddenInput)
     confirmed = forms.CharField(required=False, max_length=_LONGEST, widget=forms.HiddenInput)
-    resource = forms.ChoiceField(help_text="What the hours are of.")
+    resource = forms.ChoiceField(help_text="Resource whose hours are counted.")
     amount = forms.CharField(
         max_length=_LONGEST,
         widget=forms.TextInput(attrs={"inputmode": "decimal"}),
@@ -62,7 +62,7 @@ class BudgetForm(forms.Form):
         required=False,
         max_length=_LONGEST,
         label="Carried over, percent",
-        help_text="Part of the amount that is carried over, if unused, into the next period.",
+        help_text="Greatest part of the amount that is carried over unused into the next period.",
         widget=forms.TextInput(attrs={"inputmode": "decimal"}),
     )
     then = forms.ChoiceField(
@@ -73,7 +73,8 @@ class BudgetForm(forms.Form):
     thresholds = forms.CharField(
         max_length=200,
         label="Events at percent",
-        help_text="Percentages of the amount, each reported once in a period, such as 50, 80, 100.",
+        help_text="Percentages of the period's amount, with what was carried over, such as 50, 80, 100."
+        " Each is reported once per period.",
     )
 
     def __init__(
@@ -87,11 +88,14 @@ class BudgetForm(forms.Form):
         super().__init__(data, initial=_initial(budget), label_suffix="")
         self._pool, self._budget = pool, budget
         unit = "hours of the resource" if budget is None or budget.resource else pool.currency
-        self.fields["amount"].help_text = f"In {unit}, for a period."
+        self.fields["amount"].help_text = f"In {unit}, for each period."
         self.fields["resource"].choices = [(each.name, each.name) for each in resources]  # type: ignore[attr-defined]
-        for name, empty in (("start", "with the calendar"), ("end", "it is withdrawn")):
+        for name, empty in (
+            ("start", "periods follow the calendar"),
+            ("end", "until it is withdrawn"),
+        ):
             field = self.fields[name]
-            field.help_text = f"By the clock of the pool, {pool.timezone}. Empty: {empty}."
+            field.help_text = f"In the pool's time zone, {pool.timezone}. Empty: {empty}."
             field.widget = forms.DateTimeInput(
                 attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"
             )

@@ -138,10 +138,10 @@ class PoolForm(ServiceForm):
         help_texts: ClassVar = {
             "weights": "contribution: the weight of a tenant grows with the servers that it brought."
             " explicit: you set each weight.",
-            "own_servers": "Each tenant always gets at least what its own servers alone could run for"
-            " it.",
-            "count": "What is made equal. total: all that a tenant gets. above: only what it gets"
-            " beyond its guarantees.",
+            "own_servers": "Guarantee to each workload of what it would get if its tenant ran alone on"
+            " the servers that it contributed.",
+            "count": "Amount that decisions make equal. total: all that a tenant gets. above: only what"
+            " it gets beyond its guarantees.",
             "window_kind": "How the past counts, if the policy remembers it.",
             "window_anchor": "A moment from which intervals and windows are counted, such as midnight"
             " before a Monday.",

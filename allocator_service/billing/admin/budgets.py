@@ -33,7 +33,7 @@ class BudgetForm(ServiceForm):
         units=[(unit, unit) for unit in ("days", "weeks", "months", "years")],
         default="months",
         required=False,
-        help_text="Length of a period; empty for one period between the dates below.",
+        help_text="Length of a period. Empty for one period between the dates below.",
     )
 
     class Meta:
@@ -53,9 +53,10 @@ class BudgetForm(ServiceForm):
         ]
         labels: ClassVar = {"then": "When it is spent", "carry": "Carry over"}
         help_texts: ClassVar = {
-            "then": "What happens until the period ends. In any case events are recorded.",
-            "carry": "Fraction of what is left that the next period gets, from 0 to 1.",
-            "thresholds": "Percentages that send mail and events, such as 50,80,100.",
+            "then": "Effect until the period ends. Events are recorded in any case.",
+            "carry": "Greatest fraction of the amount that is carried over unused, from 0 to 1.",
+            "thresholds": "Percentages of the available amount that cause events and mail, such as"
+            " 50,80,100.",
         }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -85,11 +85,11 @@ def _lines(
 @click.command()
 @click.argument("pool")
 @click.argument("amounts", type=PAIRS, required=False, metavar="RESOURCE=AMOUNT,...")
-@click.option("--group", help="Slug of the group that it is for.")
-@click.option("--member", help="Slug of the tenant that it is for.")
-@click.option("--workload", help="Name of the workload that it is for.")
-@click.option("--on", type=PAIRS, multiple=True, metavar="LABEL=VALUE", help="Only such servers; "
-              "the same label twice: one of the values.")  # fmt: skip
+@click.option("--group", help="Slug of the group to limit.")
+@click.option("--member", help="Slug of the tenant to limit.")
+@click.option("--workload", help="Name of the workload to limit.")
+@click.option("--on", type=PAIRS, multiple=True, metavar="LABEL=VALUE", help="Servers with this "
+              "label only. Repeat a label to accept several of its values.")  # fmt: skip
 @click.option("--from", "start", type=Instant(), help="Start; now by default.")
 @click.option("--to", "end", type=Instant(), help="End, exclusive; none by default.")
 @click.option("--remove", type=click.IntRange(min=1), metavar="NO.", help="Remove the limit of this "

@@ -45,11 +45,12 @@ from allocator_client.cli.words import (
 def share(session: Session, pool: str | None, everyone: bool, tenant: str | None) -> None:
     """Show your entitlement, allocation, loans and usage.
 
-    ENTITLED is the part of the pool by weight. GUARANTEED is the part of the demand that workloads can
-    always have, shown if there is any. ALLOCATED is that of the decision in force. USED·HOURS is the
-    usage of the last 7 days, in the resource's unit × hours. The sharing DEGREE is the usage divided by
-    the usage that was possible alone in one's own part of the pool. Above 1, sharing was worth it. Below
-    the table is what the allocation costs per hour and over 30 days, if the pool has prices.
+    ENTITLED is the part of the pool by weight. GUARANTEED is the part of the demand that is guaranteed,
+    shown if there is any. ALLOCATED is the amount that the decision in force allocates. USED·HOURS is
+    the usage of the last 7 days, in the resource's unit × hours. The sharing DEGREE is this usage
+    divided by the usage that was possible alone in one's own part of the pool. Above 1, sharing was
+    worth it. Below the table are budgets, limits, guarantees, loans and, if the pool has prices, the
+    cost of the allocation per hour and over 30 days.
     """
     if everyone and tenant:
         raise click.UsageError("--all and --tenant exclude each other.")

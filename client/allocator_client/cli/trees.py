@@ -21,11 +21,12 @@ def tree(session: Session, pool: str | None) -> None:
     """Show the tree of groups and members.
 
     PART is the node's fraction of the pool by the weights on its path. LEVEL is the greatest share of a
-    resource over the weight, by which siblings are compared. For each resource follow the amount that
-    the decision in force allocates to the node and all below it, and the amount that they WANT. Three
-    columns are shown if there is any such amount in force. LIMIT is the allocated part of each limit.
-    GUARANTEED is the guaranteed amount and how far it is met. LENDS is what others use of the most that
-    a member lends. A tenant's key sees the numbers of other nodes in transparent pools only.
+    resource divided by the weight, by which siblings are compared. Each resource has two columns: the
+    amount that the decision in force allocates to the node and all below it, and their demand, WANTS.
+    Three columns are shown if any such amount is in force. LIMIT is the allocated part of each limit.
+    GUARANTEED is the guaranteed amount and the fraction that is met. LENDS is the amount that others
+    have of the most that a member lends. A tenant's key sees the numbers of other nodes in transparent
+    pools only.
     """
     slug = session.pool(pool)
     client = session.client
