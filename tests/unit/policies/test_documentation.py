@@ -23,6 +23,12 @@ def example(page):
     return json.loads(block)
 
 
+def problems(page):
+    """Return the problems of a page, without blocks that show parts of answers."""
+    blocks = re.findall(r"```json\n(.*?)```", (PAGES / page).read_text(), re.DOTALL)
+    return [json.loads(block) for block in blocks if '"servers":' in block]
+
+
 @pytest.mark.parametrize(
     ("page", "tasks"),
     [
@@ -41,6 +47,33 @@ def example(page):
 def test_a_page_s_example_gives_the_figures_it_states(page, tasks):
     answer = evaluate_document(example(page))
     assert [row["tasks"] for row in answer["allocations"]] == pytest.approx(tasks)
+
+
+@pytest.mark.parametrize(
+    ("page", "each"),
+    [
+        ("gangs.md", [[1, 0, 1], [1, 8]]),
+        ("groups.md", [[40 / 13, 40 / 13, 800 / 13]]),
+        ("guarantees.md", [[65, 35]]),
+        ("kept-tasks.md", [[6, 2]]),
+        ("limits.md", [[2, 2, 68]]),
+    ],
+)
+def test_the_problems_of_a_page_with_answers_give_the_figures_it_states(page, each):
+    answers = [evaluate_document(document)["allocations"] for document in problems(page)]
+    assert [[row["tasks"] for row in rows] for rows in answers] == [
+        pytest.approx(tasks) for tasks in each
+    ]
+
+
+@pytest.mark.parametrize(
+    ("page", "name", "tasks"),
+    [("gangs.md", "own_servers", [2, 1, 0]), ("kept-tasks.md", "kept", [4, 4])],
+)
+def test_a_page_s_example_without_its_subject_gives_the_figures_it_states(page, name, tasks):
+    document = problems(page)[0]
+    del document[name]
+    assert [row["tasks"] for row in evaluate_document(document)["allocations"]] == tasks
 
 
 def test_what_the_page_of_drf_says_about_weights_per_resource():
