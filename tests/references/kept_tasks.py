@@ -3,7 +3,7 @@
 from collections import Counter
 from functools import cache
 
-from tests.references.gangs import Pool, can_start
+from tests.references.gangs import Pool, can_start, zone_of
 from tests.references.numbers import exact
 
 
@@ -113,7 +113,7 @@ def _by_value(pool, gang, pieces):
     found = {}
     for place in sorted(pieces, key=lambda place: place[1]):
         labels = pool.problem.server_labels[pool.row_of[place[1]]]
-        value = labels.get(gang.together) if gang.together else ""
+        value = zone_of(labels, gang.together) if gang.together else ""
         if value is not None:
             found.setdefault(value, {})[place] = pieces[place]
     return list(found.values())
