@@ -179,12 +179,17 @@ class Allocation(models.Model):
     `floor` are the tasks that are guaranteed and `floor_met` the part of them that runs, null without.
     """
 
-    # Rows are read by run, for which two other indexes serve; tenants and workloads are never deleted.
-    run = models.ForeignKey(Run, models.PROTECT, related_name="allocations", db_index=False)
+    # Rows are read by run, for which two other indexes serve. Runs, tenants and workloads are never
+    # deleted, and a constraint would read and lock three rows for each allocation of each decision.
+    run = models.ForeignKey(
+        Run, models.PROTECT, related_name="allocations", db_index=False, db_constraint=False
+    )
     position = models.PositiveIntegerField()
-    tenant = models.ForeignKey(Tenant, models.PROTECT, related_name="allocations", db_index=False)
+    tenant = models.ForeignKey(
+        Tenant, models.PROTECT, related_name="allocations", db_index=False, db_constraint=False
+    )
     workload = models.ForeignKey(
-        Workload, models.PROTECT, related_name="allocations", db_index=False
+        Workload, models.PROTECT, related_name="allocations", db_index=False, db_constraint=False
     )
     tasks = models.FloatField()
     resources = ArrayField(models.FloatField())
