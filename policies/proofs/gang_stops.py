@@ -12,7 +12,7 @@ from policies.model.allocation import Allocation
 from policies.model.gang_places import each_kind_fits
 from policies.model.problem import Problem
 from policies.model.quantities import WholeServers
-from policies.model.reasons import GANG, limited_by_limit
+from policies.model.reasons import GANG, limited_by_limit, limited_by_resource
 from policies.proofs.stop_reasons import STILL_FITS
 
 
@@ -36,19 +36,30 @@ def with_gangs(
     problem, pieces = allocation.problem, allocation.problem.pieces
     reasons = list(stops[: problem.n])
     limits = _limits_of_gangs(problem)
+    full = {limited_by_resource(name) for name in problem.resources}
+    rows = allocation.classes.first_row
+    empty = whole.capacity[rows]
     for j, gang in problem.gangs.items():
         kinds = pieces.kinds(j)
         reasons[j] = next((stops[kind] for kind in kinds if stops[kind] != STILL_FITS), STILL_FITS)
-        if reasons[j] != STILL_FITS:
-            continue
-        if not each_kind_fits(problem, j, whole, allocation.classes, left, allowed):
-            reasons[j] = GANG
+        if reasons[j] != STILL_FITS and reasons[j] not in full:
             continue
         need = pieces.count[list(kinds)] @ whole.demand[list(kinds)]
-        short = (number for number in limits[j] if (need > room[number]).any())
-        number = next(short, None)
+        short = [number for number in limits[j] if (need > room[number]).any()]
+        # Limits on all its servers first, as for single pieces.
+        able = allowed[list(kinds)] & (empty >= whole.demand[list(kinds), None]).all(axis=2)
+        everywhere = (
+            number for number in short if not able[:, ~problem.limited[number].rows[rows]].any()
+        )
+        number = next(everywhere, None)
         if number is not None:
             reasons[j] = limited_by_limit(problem, number)
+        elif reasons[j] in full:
+            continue
+        elif not each_kind_fits(problem, j, whole, allocation.classes, left, allowed):
+            reasons[j] = GANG
+        elif short:
+            reasons[j] = limited_by_limit(problem, short[0])
         elif not beyond[j] and (len(kinds) > 1 or (gang.at_least > 1 and allocation.tasks[j] == 0)):
             # Each kind fits by itself. Handing the tasks out again shows that not all do together.
             reasons[j] = GANG

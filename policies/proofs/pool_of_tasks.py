@@ -61,12 +61,15 @@ class PoolOfTasks:
     def limited_by(self, problem: Problem, tasks: FloatArray) -> tuple[str, ...]:
         """Return what stopped each workload (n), given the tasks that run."""
         left = self.room - tasks @ self.demand
+        # Limits first: more of a resource does not help a workload that a limit stops as well.
+        resources = len(self.room) if self.names is not None else problem.m
+        order = np.roll(np.arange(len(self.room)), -resources)
         stops = stopped_by(
-            self.stops,
+            tuple(self.stops[column] for column in order),
             tasks,
             problem.tasks,
-            demand=self.demand,
-            left=left[None, :],
+            demand=self.demand[:, order],
+            left=left[None, order],
             share_of_unit=np.ones(len(self.room)),
             allowed=np.ones((problem.n, 1), dtype=np.bool_),
             kind=np.zeros(1, dtype=np.int64),

@@ -87,13 +87,14 @@ def _stops_by_room(allocation: Allocation, beyond: BoolArray) -> tuple[str, ...]
         within = allowed.copy()
         for number, kinds in enumerate(exhausted):
             within[np.ix_(kinds, problem.limited[number].rows[rows])] = False
-        # A limit is the reason only where servers have room, as in decisions.
+        # A limit that excludes every server with room is the reason.
         for j, stop in enumerate(stops_on(within)):
             if stops[j] == STILL_FITS:
                 stops[j] = stop
                 if stop != STILL_FITS:
                     fits = _rows_with_room(whole.demand[j], left, kind) & allowed[j]
                     stops[j] = _limit_in_the_way(problem, exhausted, j, rows[fits])
+        _name_limits_on_all_servers(stops, problem, whole, exhausted, rows, allowed, within)
     if not problem.gangs:
         return tuple(stops)
     of_class = np.ascontiguousarray(allowed[:, kind])
@@ -123,6 +124,40 @@ def _exhausted_limits(
         kinds = problem.pieces.kinds_of(item.workloads)
         exhausted.append(kinds[(whole.demand[kinds] > left).any(axis=1)])
     return exhausted
+
+
+def _name_limits_on_all_servers(
+    stops: list[str],
+    problem: Problem,
+    whole: WholeServers,
+    exhausted: Sequence[IntArray],
+    rows: IntArray,
+    allowed: BoolArray,
+    within: BoolArray,
+) -> None:
+    """Name limits as the reason of pieces that they exclude from all servers, full or not.
+
+    More room would not help such a workload, although others may have filled the servers since.
+
+    Args:
+        stops: (q) by room, changed here. rows: (R,) of servers. allowed: (q, R) where pieces may run,
+            within: and where no limit excludes them.
+    """
+    empty = whole.capacity[rows]
+    full = {limited_by_resource(name) for name in problem.resources}
+    waiting = np.array([stop in full for stop in stops], dtype=np.bool_)
+    waiting[waiting] = too_large(
+        whole.demand[waiting], empty, within[waiting], np.arange(len(rows))
+    )
+    for number, kinds in enumerate(exhausted):
+        mine, here = kinds[waiting[kinds]], np.flatnonzero(problem.limited[number].rows[rows])
+        if not len(mine):
+            continue
+        on_these = allowed[np.ix_(mine, here)]
+        none = too_large(whole.demand[mine], empty[here], on_these, np.arange(len(here)))
+        for j in mine[~none].tolist():
+            stops[j] = limited_by_limit(problem, number)
+            waiting[j] = False
 
 
 def _rows_with_room(demand: FloatArray, left: FloatArray, kind: IntArray) -> BoolArray:

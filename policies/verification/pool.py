@@ -66,6 +66,11 @@ class PoolTasks:
             unit=np.ones(len(self.room)),
         )
         blocking = pool.blocking(self.demand)
+        if self.names is None and len(self.room) > problem.m:
+            # A limit that is used up is the reason, whatever else is.
+            over = self.demand[:, problem.m :] > pool.left[0, problem.m :]
+            used_up = over.any(axis=1)
+            blocking[used_up] = problem.m + over[used_up].argmax(axis=1)
         stops: list[str | None] = []
         for j, (reason, r) in enumerate(zip(self.reasons.tolist(), blocking.tolist(), strict=True)):
             if reason or tasks[j] >= problem.tasks[j]:

@@ -14,6 +14,7 @@ from policies.model.tolerance import AGREEMENT
 from policies.verification import long_term
 from policies.verification.checks import Check, check
 from policies.verification.gangs import gang_stop
+from policies.verification.limit_stops import LargeEnough, closed_everywhere, short_everywhere
 from policies.verification.pool import PoolTasks, pool_tasks
 from policies.verification.replay import left_out
 from policies.verification.servers import LimitsLeft
@@ -108,26 +109,34 @@ class Whole:
         self,
         stops: list[str | None],
         left: FloatArray,
-        limits: LimitsLeft | None,
+        limits: tuple[LimitsLeft, LargeEnough] | None,
         beyond: Sequence[bool],
     ) -> None:
         """Name what stops tasks of several pieces, each of which has room by itself."""
         stated, pieces, demand = self.stated, self.stated.pieces, self.stated.on_servers.demand
+        resources = set(map(by_resource, stated.problem.resources))
         for j, gang in stated.problem.gangs.items():
             kinds = pieces.of(j)
             stops[j] = next((stops[q] for q in kinds if stops[q] is not None), None)
+            need = pieces.count[kinds] @ demand[kinds]
+            if limits is not None and (stops[j] is None or stops[j] in resources):
+                stops[j] = short_everywhere(*limits, kinds, need) or stops[j]
             if stops[j] is None:
                 stops[j] = gang_stop(stated, j, left, self.places, self.places.allowed)
             if stops[j] is None and limits is not None:
-                short = limits.short_of(kinds[0], pieces.count[kinds] @ demand[kinds])
-                stops[j] = short
+                stops[j] = limits[0].short_of(kinds[0], need)
             waits = gang.at_least > 1 and self.allocation.tasks[j] == 0
             if stops[j] is None and not beyond[j] and (len(kinds) > 1 or waits):
                 # Handing the tasks out again shows that all pieces do not fit together.
                 stops[j] = GANG
 
-    def _limits(self, stops: list[str | None], room: Room, rows: IntArray) -> LimitsLeft:
-        """Name the limits that stop pieces for which servers have room. Return the unused amounts."""
+    def _limits(
+        self, stops: list[str | None], room: Room, rows: IntArray
+    ) -> tuple[LimitsLeft, LargeEnough]:
+        """Name the limits that stop pieces, and return their unused amounts.
+
+        They exclude all servers that have room, or all that have enough when they are empty.
+        """
         stated, answer = self.stated, self.allocation
         limits = LimitsLeft(stated.limits, stated.on_servers, rows, stated.pieces.owner)
         of_place = np.searchsorted(rows, self.places.row)
@@ -143,7 +152,12 @@ class Whole:
             here = np.unique(room.kind[fits])
             if (limits.closed(j) | ~np.isin(np.arange(len(rows)), here)).all():
                 stops[j] = limits.first_in_the_way(j, here)
-        return limits
+        resources = set(map(by_resource, stated.problem.resources))
+        full = [j for j, stop in enumerate(stops) if stop in resources]
+        large = LargeEnough(stated, rows, room.allowed)
+        for j, reason in closed_everywhere(stated, limits, large, np.array(full, dtype=np.int64)):
+            stops[j] = reason
+        return limits, large
 
 
 def _with_level(stops: Sequence[str | None], beyond: Sequence[bool]) -> tuple[str | None, ...]:

@@ -8,6 +8,7 @@ from hypothesis import given
 
 from policies import (
     CurrentPlacements,
+    Gang,
     Limit,
     PolicyNotApplicableError,
     Problem,
@@ -293,10 +294,60 @@ def test_an_amount_of_nothing_stops_everything_below():
     for mode in ("divisible", "indivisible"):
         answer = solve(problem, "drfh", mode=mode)
         assert answer.tasks.tolist() == pytest.approx([0, 0, 80])
-        # Whole tasks of bio leave no CPU either, and a full resource is named first.
-        expected = "limit:group:ml" if mode == "divisible" else "resource:cpu"
-        assert answer.limited_by[0] == expected
+        # Tasks of bio leave no CPU either.
+        assert answer.limited_by[0] == "limit:group:ml"
         assert verify(problem, answer).valid
+
+
+@pytest.mark.parametrize("policy", ["drf", "drfh"])
+@pytest.mark.parametrize("mode", ["divisible", "indivisible"])
+def test_a_limit_is_the_reason_after_others_have_filled_the_pool(policy, mode):
+    problem = Problem.create(
+        resources=["gpu"], capacity=[[32]], tenants=["a", "c"], demand=[[1], [1]], groups=["ml"],
+        tenant_group=[0, -1], limits=[Limit("group", 0, np.array([4]))],
+    )  # fmt: skip
+    answer = solve(problem, policy, mode=mode)
+    assert answer.tasks.tolist() == pytest.approx([4, 28])
+    assert answer.limited_by == ("limit:group:ml", "resource:gpu")
+    verdicts = properties_of(answer, seconds=2).verdicts
+    for name in ("strong_sharing_incentive", "group_share_guarantee"):
+        assert verdicts[name].holds
+    forged = replace(answer, limited_by=("resource:gpu", "resource:gpu"))
+    assert not verify(problem, forged).valid
+
+
+@pytest.mark.parametrize(
+    ("where", "small", "reason"),
+    [
+        ({}, 1, "limit:tenant"),
+        # The other servers have none left for it, which another tenant took.
+        ({"gpu": ("h100",)}, 1, "resource:gpu"),
+        # The other servers are too small for its tasks, full or not.
+        ({"gpu": ("h100",)}, 2, "limit:tenant"),
+    ],
+)
+def test_a_limit_of_some_servers_is_the_reason_if_no_others_are_large_enough(where, small, reason):
+    problem = Problem.create(
+        resources=["gpu"], capacity=[[4], [1]], server_count=[2, 8], tenants=["a", "c"],
+        demand=[[small], [1]], server_labels=[{"gpu": "h100"}, {"gpu": "a10"}],
+        limits=[Limit("tenant", 0, np.array([2]), where)],
+    )  # fmt: skip
+    answer = solve(problem, "drfh", mode="indivisible")
+    assert answer.limited_by == (reason, "resource:gpu")
+    assert verify(problem, answer).valid
+
+
+@pytest.mark.parametrize("pieces", [[1], [1, 2]])
+def test_a_limit_is_the_reason_of_gangs_after_others_have_filled_the_pool(pieces):
+    mpi = Gang(count=np.array(pieces), demand=np.ones((len(pieces), 1)), at_least=1)
+    problem = Problem.create(
+        resources=["gpu"], capacity=[[8], [8]], tenants=["a", "c"], demand=[[0], [1]],
+        gangs={0: replace(mpi, count=np.array(pieces) * 2)}, limits=[Limit("tenant", 0, np.array([6]))],
+    )  # fmt: skip
+    answer = solve(problem, "drfh", mode="indivisible")
+    assert answer.limited_by == ("limit:tenant", "resource:gpu")
+    assert verify(problem, answer).valid
+    assert not verify(problem, replace(answer, limited_by=("gang", "resource:gpu"))).valid
 
 
 def test_workloads_that_differ_in_their_limits_alone_are_not_alike():
