@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from policies.arrays import BoolArray, IntArray
 from policies.documents.certificate import certificate_to_document
 from policies.documents.placements import placement_parts
 from policies.documents.quantities import number_or_none
 from policies.model.allocation import Allocation, Floors
 from policies.model.problem import Problem
-from policies.model.reasons import NO_ELIGIBLE_SERVER
+from policies.model.reasons import NO_ELIGIBLE_SERVER, OUT_OF_RANGE
 from policies.model.tolerance import AGREEMENT
 
 
@@ -147,7 +148,7 @@ def guarantees_unmet(allocation: Allocation) -> list[dict[str, Any]]:
     found = []
     tenants = np.flatnonzero(problem.own_servers).tolist()
     # Without floors they have no parts, and would be missing from what is not met.
-    without = _without_servers(problem)
+    without = _without_floors(problem, floors)
     short = floors.pool_of_part[met < 1 - AGREEMENT]
     for pool in sorted({*short.tolist(), *without}):
         parts = np.flatnonzero(floors.pool_of_part == pool)
@@ -164,24 +165,47 @@ def guarantees_unmet(allocation: Allocation) -> list[dict[str, Any]]:
         else:
             owner = tenants[pool - len(problem.guarantees)]
             what = {"node": {"tenant": problem.tenants[owner]}, "own_servers": True}
-        reasons = sorted({raised.limited_by[n + part] for part in missed.tolist()})
+        least = float(met[missed].min()) if len(missed) else 0.0
+        reasons = {raised.limited_by[n + part] for part in missed.tolist()}
         if pool in without:
-            reasons = [NO_ELIGIBLE_SERVER]
-        found.append(
-            {**what, "met": float(met[missed].min()) if len(missed) else 0.0, "limited_by": reasons}
-        )
+            least, reasons = 0.0, reasons | {without[pool]}
+        found.append({**what, "met": least, "limited_by": sorted(reasons)})
     return found
 
 
-def _without_servers(problem: Problem) -> set[int]:
-    """Return the guarantees of which nothing can be had, as no server matches their selector.
+def _without_floors(problem: Problem, floors: Floors) -> dict[int, str]:
+    """Return the guarantees under which a workload has no floor although it is to have one.
 
-    Such a guarantee has no floors. One whose node has no task that it could be for is met.
+    The reason is that no server which matches has what the workload demands, or that its demand is too
+    small beside the amount. A guarantee whose node has no task that it could be for is met.
     """
-    return {
-        number
-        for number, item in enumerate(problem.guaranteed)
-        if not (item.rows & (problem.server_count > 0)).any()
-        and (problem.tasks[item.workloads] > 0).any()
-        and (item.limit.amount[item.limited] > 0).all()
-    }
+    found: dict[int, str] = {}
+    have_floors = set(floors.pool_of_part.tolist())
+    for number, item in enumerate(problem.guaranteed):
+        waiting = item.workloads[problem.tasks[item.workloads] > 0]
+        if not len(waiting) or not (item.limit.amount[item.limited] > 0).all():
+            continue
+        answer = floors.pools[number]
+        if answer is not None and OUT_OF_RANGE in answer.limited_by:
+            found[number] = OUT_OF_RANGE
+        elif number not in have_floors and _lack_servers(problem, item.rows, waiting):
+            found[number] = NO_ELIGIBLE_SERVER
+    return found
+
+
+def _lack_servers(problem: Problem, rows: BoolArray, workloads: IntArray) -> bool:
+    """Return whether some of the workloads may run on rows (k,), all of which lack what these demand.
+
+    Rows that nothing matches, or that are draining, have nothing.
+    """
+    matching = rows & (problem.server_count > 0)
+    if not matching.any():
+        return True
+    if problem.has_selectors:
+        # What a workload does not select is not guaranteed to it.
+        selected = problem.selector_matches[problem.selector_group[workloads]]
+        workloads = workloads[(selected & matching).any(axis=1)]
+    offered: BoolArray = np.unique(problem.row_capacity[matching] > 0, axis=0)
+    needs: BoolArray = problem.pieces.demand[problem.pieces.kinds_of(workloads)] > 0
+    lacking = np.any(needs[:, None] & ~offered[None], axis=2)
+    return bool(np.all(lacking, axis=1).any())

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import assume, given
 
 from policies import (
+    Gang,
     Guarantee,
     Limit,
     PolicyNotApplicableError,
@@ -431,6 +432,59 @@ def test_a_guarantee_of_servers_that_do_not_exist_gives_nothing_and_is_unmet(mod
     assert guarantees_unmet(solve(idle, "drfh", mode=mode)) == unmet[1:]
     none = replace(problem, guarantees=(replace(some[0], amount=np.array([0.0])),))
     assert guarantees_unmet(solve(none, "drfh", mode=mode)) == []
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("capacity", "draining", "selects", "unmet"),
+    [
+        ([[16], [16]], [False, True], {}, True),
+        ([[16], [0]], [False, False], {}, True),
+        ([[16], [16]], [False, True], {"gpu": ("h100",)}, True),
+        # What a workload does not select is not guaranteed to it.
+        ([[16], [16]], [False, True], {"gpu": ("a100",)}, False),
+        ([[16], [16]], [False, False], {}, False),
+    ],
+    ids=["draining", "without the resource", "selected and draining", "not selected", "active"],
+)
+def test_a_guarantee_of_servers_that_offer_nothing_is_unmet(
+    mode, capacity, draining, selects, unmet
+):
+    problem = Problem.create(
+        resources=["gpu"], capacity=capacity, contributed_only=draining, tenants=["a", "b"],
+        server_labels=[{"gpu": "a100"}, {"gpu": "h100"}], demand=[[1], [1]],
+        selectors=[selects, {}],
+        guarantees=[Guarantee("tenant", 0, np.array([12.0]), {"gpu": ("h100",)})],
+    )  # fmt: skip
+    found = guarantees_unmet(solve(problem, "drfh", mode=mode))
+    assert [(each["met"], each["limited_by"]) for each in found] == [
+        (0.0, ["no_eligible_server"])
+    ] * unmet
+
+
+def test_a_guarantee_of_gangs_lacks_a_server_for_each_piece():
+    pieces = Gang(count=np.array([1, 1]), demand=np.array([[1.0, 0.0], [0.0, 1.0]]), at_least=1)
+    for memory, unmet in ((4, 0), (0, 1)):
+        problem = Problem.create(
+            resources=["cpu", "memory"], capacity=[[4, 0], [0, memory], [0, 4]], tenants=["mpi"],
+            demand=[[0, 0]], gangs={0: pieces}, server_labels=[{"a": "b"}, {"a": "b"}, {}],
+            guarantees=[Guarantee("tenant", 0, np.array([2.0, INF]), {"a": ("b",)})],
+        )  # fmt: skip
+        found = guarantees_unmet(solve(problem, "drfh", mode="indivisible"))
+        assert [each["limited_by"] for each in found] == [["no_eligible_server"]] * unmet
+
+
+def test_a_guarantee_beside_which_a_task_is_too_small_is_unmet():
+    problem = Problem.create(
+        resources=["gpu"], capacity=[[32]], tenants=["a", "b", "c"], demand=[[1], [1], [1]],
+        groups=["ml"], tenant_group=[0, 0, -1],
+        guarantees=[Guarantee("group", 0, np.array([1e10]))],
+    )  # fmt: skip
+    answer = solve(problem, "drfh")
+    assert [(each["met"], each["limited_by"]) for each in guarantees_unmet(answer)] == [
+        (0.0, ["out_of_range"])
+    ]
+    assert verify(problem, answer).valid
 
 
 @pytest.mark.parametrize("amount", [1e7, 1e5])
