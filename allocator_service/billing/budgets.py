@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -13,6 +13,7 @@ from allocator_service.billing.balances import Balance, balances, budgets_for
 from allocator_service.billing.models import Budget, BudgetReached
 from allocator_service.billing.models.watching import CALENDAR_MONTH
 from allocator_service.core.audit import audit_record, stated_fields
+from allocator_service.core.dates import date_range_text, is_settable
 from allocator_service.core.display import instant_text, money_text
 from allocator_service.core.durations import parse_duration
 from allocator_service.core.errors import Unacceptable
@@ -33,9 +34,6 @@ from allocator_service.tenants.models import Tenant
 MAX_THRESHOLDS = 20
 HIGHEST_THRESHOLD = 1_000
 MAX_BUDGETS = 2_000
-# Far enough from the ends of the calendar for a period of the longest duration in any time zone.
-EARLIEST_START = datetime(2000, 1, 1, tzinfo=UTC)
-LATEST_END = datetime(2200, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -263,12 +261,8 @@ def _refuse_periods(periods: Periods) -> None:
             pointer="/per",
         )
     for name, instant in (("from", start), ("to", end)):
-        if instant is not None and not EARLIEST_START <= instant <= LATEST_END:
-            raise Unacceptable(
-                f"`{name}` must be between {EARLIEST_START:%Y} and {LATEST_END:%Y}.",
-                code="budget.period",
-                pointer=f"/{name}",
-            )
+        if instant is not None and not is_settable(instant):
+            raise Unacceptable(date_range_text(name), code="budget.period", pointer=f"/{name}")
     if start is not None and end is not None and end <= start:
         raise Unacceptable("`to` must be later than `from`.", code="budget.period", pointer="/to")
 

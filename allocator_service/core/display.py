@@ -102,12 +102,23 @@ def money_text(amount: str | Decimal, currency: str = "") -> str:
     return f"{Decimal(amount):,f} {currency}".rstrip()
 
 
+def local_time(at: datetime, zone: str) -> datetime:
+    """Return an instant by the clocks of a time zone.
+
+    At the ends of the calendar, where the zone has no such day, it keeps the clocks that it has.
+    """
+    try:
+        return at.astimezone(ZoneInfo(zone))
+    except OverflowError:
+        return at
+
+
 def instant_text(at: datetime, zone: str = "UTC", precision: Precision = "minute") -> str:
     """Return an instant in a time zone, such as 24 November 2026, 07:50 UTC.
 
     The precision "time" leaves the day out.
     """
-    there = at.astimezone(ZoneInfo(zone))
+    there = local_time(at, zone)
     day = f"{there.day} {there:%B %Y}"
     if precision == "day":
         return day

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cache
 from typing import Any
@@ -275,7 +275,7 @@ def _instant(value: Any) -> str:
     at = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
     if at.tzinfo is None:
         raise ValueError("The instant has no time zone.")
-    head, zone = instant_text(at, precision="second").rsplit(" ", 1)
+    head, zone = instant_text(at.astimezone(UTC), precision="second").rsplit(" ", 1)
     fraction = f".{at.microsecond:06}".rstrip("0").rstrip(".")
     return f"{head}{fraction} {zone}"
 

@@ -41,6 +41,7 @@ from allocator_service.pools.guarantees import (
 from allocator_service.pools.limits import (
     MAX_LIMITS,
     Limit,
+    dates_kept,
     is_same_list,
     limit_errors,
     limits_count,
@@ -110,6 +111,9 @@ class _Tree(Work[TreeRow]):
         self._amounts.refuse_too_many()
         # Guarantees are summed over a tree, and with mistakes the parents may not be one.
         self._below_guarantees = {} if self._mistakes.found else self._amounts.errors(now)
+        self._kept = dates_kept(
+            pool, (each for row in rows for given in row.amounts.values() for each in given)
+        )
         self._resources = set(pool.resource_types.values_list("name", flat=True))
         self._added: list[TreeRow] = []
         self._changed: list[TreeRow] = []
@@ -132,7 +136,9 @@ class _Tree(Work[TreeRow]):
                 error
                 for kind, amounts in row.amounts.items()
                 for amount in amounts
-                for error in limit_errors(self._pool, amount, self._resources, f"/{kind}", kind)
+                for error in limit_errors(
+                    self._pool, amount, self._resources, f"/{kind}", kind, kept=self._kept
+                )
             ),
         ]
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from django.db.models import Q
 
+from allocator_service.core.dates import date_range_text, is_settable
 from allocator_service.core.errors import MAX_ERRORS, FieldError, Unacceptable
 from allocator_service.core.quantities import decimal_text
 from allocator_service.pools.budgets import stops_of
@@ -49,6 +50,12 @@ class Limit:
         return has_started and (self.end is None or at < self.end)
 
     @property
+    def dates(self) -> dict[str, datetime]:
+        """Its `from` and `to`, without those that are None."""
+        edges = {"from": self.start, "to": self.end}
+        return {name: edge for name, edge in edges.items() if edge is not None}
+
+    @property
     def meaning(self) -> tuple[object, ...]:
         """Value that limits share if they differ only in how their selectors are written."""
         where = {
@@ -64,11 +71,7 @@ class Limit:
             "where": dict(self.where),
             "amount": {name: decimal_text(amount) for name, amount in self.amount.items()},
         }
-        if self.start is not None:
-            entry["from"] = self.start.isoformat()
-        if self.end is not None:
-            entry["to"] = self.end.isoformat()
-        return entry
+        return {**entry, **{name: edge.isoformat() for name, edge in self.dates.items()}}
 
 
 def limits_stored(limits: Iterable[Limit]) -> list[dict[str, Any]]:
@@ -168,11 +171,14 @@ def limits_check(
         total = sum(len(limits) for _, limits in named) - replaced
         refuse_amounts(limits_count(pool) + total, pointer=first)
     known = set(pool.resource_types.values_list("name", flat=True))
+    kept = dates_kept(pool, (limit for _, limits in named for limit in limits))
     errors = [
         error
         for pointer, limits in named
         for index, limit in enumerate(limits)
-        for error in limit_errors(pool, limit, known, f"{pointer}/{index}", _kind_at(pointer))
+        for error in limit_errors(
+            pool, limit, known, f"{pointer}/{index}", _kind_at(pointer), kept=kept
+        )
     ]
     if errors:
         raise Unacceptable(errors[0].detail, code=errors[0].code, errors=errors[:MAX_ERRORS])
@@ -223,10 +229,30 @@ def _kind_at(pointer: str) -> str:
     return pointer.rpartition("/")[2]
 
 
+def dates_kept(pool: Pool, limits: Iterable[Limit]) -> Collection[datetime]:
+    """Return the dates out of range that the pool stores already, if a limit has one.
+
+    Lists are changed as a whole: without them, no entry beside an old one could be added or removed.
+    """
+    if all(is_settable(edge) for limit in limits for edge in limit.dates.values()):
+        return ()
+    stored = (limit for entries in _present_limits(pool) for limit in limits_from(entries))
+    return {edge for limit in stored for edge in limit.dates.values() if not is_settable(edge)}
+
+
 def limit_errors(
-    pool: Pool, limit: Limit, known: Collection[str], pointer: str, kind: str = "limit"
+    pool: Pool,
+    limit: Limit,
+    known: Collection[str],
+    pointer: str,
+    kind: str = "limit",
+    *,
+    kept: Collection[datetime] = (),
 ) -> Iterable[FieldError]:
-    """Yield the errors of an amount of the pool, whose resources are `known`."""
+    """Yield the errors of an amount of the pool, whose resources are `known`.
+
+    `kept` are dates that are accepted although they are out of range.
+    """
     if not limit.amount:
         detail = f"A {NOUNS[kind]} must name at least one resource."
         yield FieldError(f"{pointer}/amount", f"{kind}.empty", detail)
@@ -241,6 +267,9 @@ def limit_errors(
         )
         where = f"{pointer}/where" if limit.where else pointer
         yield FieldError(where, "policy.no_placement", detail)
+    for name, edge in limit.dates.items():
+        if not (is_settable(edge) or edge in kept):
+            yield FieldError(f"{pointer}/{name}", f"{kind}.interval", date_range_text(name))
     if limit.start is not None and limit.end is not None and limit.end <= limit.start:
         detail = "`to` must be later than `from`."
         yield FieldError(f"{pointer}/to", f"{kind}.interval", detail)
@@ -293,9 +322,9 @@ def next_change_of_limits(pool: Pool, *, after: datetime) -> datetime | None:
         edge
         for stored in _present_limits(pool)
         for limit in limits_from(stored)
-        for edge in (limit.start, limit.end)
+        for edge in limit.dates.values()
     )
-    return min((edge for edge in edges if edge is not None and edge > after), default=None)
+    return min((edge for edge in edges if edge > after), default=None)
 
 
 def _present_limits(

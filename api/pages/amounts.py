@@ -12,6 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from allocator_service.allocation.trees import Fulfilment, NodeAmount, TreeNode
+from allocator_service.core.dates import date_validator
 from allocator_service.core.display import percent_text, unit_text
 from allocator_service.core.errors import DomainError
 from allocator_service.core.quantities import Resource, pointer_token
@@ -265,12 +266,14 @@ class AmountForm(forms.Form):
                 help_text=f"In {unit_text(resource.unit) or resource.name}. Empty: no {kind.field}.",
                 widget=forms.TextInput(attrs={"inputmode": "decimal"}),
             )
-        for name, label, empty in (
-            ("start", "From", "now"),
-            ("end", "Until", "until it is removed"),
+        for name, field, label, empty in (
+            ("start", "from", "From", "now"),
+            ("end", "to", "Until", "until it is removed"),
         ):
             self.fields[name] = forms.DateTimeField(
                 required=False,
+                # Old clocks have offsets with seconds, with which a request would not be readable.
+                validators=[date_validator(field)],
                 label=label,
                 help_text=f"In the pool's time zone, {pool.timezone}. Empty: {empty}.",
                 widget=forms.DateTimeInput(

@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from allocator_service.billing.models import Budget
 from allocator_service.billing.models.watching import CALENDAR_MONTH, default_thresholds
+from allocator_service.core.dates import date_validator
 from allocator_service.core.errors import DomainError
 from allocator_service.core.quantities import Resource, decimal_text
 from allocator_service.core.service_forms import add_refusal
@@ -56,8 +57,8 @@ class BudgetForm(forms.Form):
         required=False,
         label="For each",
     )
-    start = forms.DateTimeField(required=False, label="From")
-    end = forms.DateTimeField(required=False, label="Until")
+    start = forms.DateTimeField(required=False, label="From", validators=[date_validator("from")])
+    end = forms.DateTimeField(required=False, label="Until", validators=[date_validator("to")])
     carry = forms.CharField(
         required=False,
         max_length=_LONGEST,

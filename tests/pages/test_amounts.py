@@ -200,6 +200,52 @@ def test_what_is_wrong_is_named_at_its_field(tree, fields, sentence):
     assert len(stored()) == 2
 
 
+ENDS = {"from": "0001-01-01T00:00:00+00:00", "to": "9999-12-31T23:59:59+00:00"}
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "Pacific/Kiritimati"])
+def test_a_date_that_no_clock_of_the_pool_has_is_shown(tree, zone):
+    """An earlier release accepted it."""
+    tree.lab.timezone = zone
+    tree.lab.save()
+    rows = [
+        {"where": {}, "amount": {"cpu": "1"}, "to": ENDS["to"]},
+        {"where": {}, "amount": {"cpu": "0.5"}, "from": ENDS["to"]},
+        {"where": {}, "amount": {"cpu": "2"}, **ENDS},
+        {"where": {}, "amount": {"cpu": "3"}, "to": ENDS["from"]},
+    ]
+    least = [
+        {"where": {}, "amount": {"cpu": "0.01"}, **dates} for dates in (ENDS, {"to": ENDS["to"]})
+    ]
+    GroupTerms.objects.filter(group__pool=tree.lab, end=None).update(limit=rows, guarantee=least)
+    MembershipTerms.objects.filter(membership__pool=tree.lab).update(limit=rows, lend=rows[:1])
+    tree.lab.workloads.update(limit=rows)
+    factories.decision(tree.lab)
+    manager, ada = person_of_group(tree.science), browser_of(tree.as_ada)
+    for visitor, paths in (
+        (manager, ("/my/group/", "/my/groups/ml/", GROUP, "/my/members/ada/", MEMBER)),
+        (ada, (LAB, f"{LAB}groups/ml/", f"{LAB}workloads/")),
+    ):
+        for path in paths:
+            assert visitor.get(path).status_code == 200, path
+    assert "December 9999" in words(manager.text(GROUP))
+    assert added(manager, GROUP, remove="0").status_code == 302
+    assert added(manager, GROUP, amount_0="4").status_code == 302
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "Pacific/Kiritimati"])
+@pytest.mark.parametrize("field", ["start", "end"])
+@pytest.mark.parametrize("at", ["0001-01-01T00:00", "1999-06-01T00:00", "9999-12-31T23:59"])
+def test_a_date_out_of_the_range_of_budgets_is_refused_at_its_field(tree, zone, field, at):
+    tree.lab.timezone = zone
+    tree.lab.save()
+    answer = added(person_of_group(tree.science), GROUP, amount_0="1", **{field: at})
+    assert answer.status_code == 422
+    name = {"start": "from", "end": "to"}[field]
+    assert f"`{name}` must be between 2000 and 2200." in words(answer.content.decode())
+    assert len(stored()) == 2
+
+
 def test_limits_are_changed_at_the_version_that_was_read(tree):
     visitor = person_of_group(tree.science)
     for fields in ({"amount_0": "1"}, {"remove": "0"}):

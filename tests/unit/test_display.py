@@ -10,12 +10,14 @@ from allocator_service.core.display import (
     exact_text,
     instant_text,
     list_instant_text,
+    local_time,
     money_text,
     month_text,
     number_text,
     percent_text,
     quantity_text,
     resource_text,
+    short_day,
 )
 from allocator_service.core.quantities import Resource
 from policies import policies_available
@@ -47,6 +49,22 @@ def test_a_unit_is_stated_once_and_in_its_number(name, unit, value, text):
 def test_a_column_has_short_instants_and_exact_numbers():
     assert list_instant_text(AT).replace("\N{NO-BREAK SPACE}", " ") == "24 Nov 2026, 07:50:05 UTC"
     assert exact_text(Decimal("1234567.8910"), "core") == "1,234,567.891 cores"
+
+
+@pytest.mark.parametrize(
+    ("at", "zone", "text"),
+    [
+        (datetime.max.replace(tzinfo=UTC), "Europe/Berlin", "31 December 9999, 23:59 UTC"),
+        (datetime.max.replace(tzinfo=UTC), "America/New_York", "31 December 9999, 18:59 EST"),
+        (datetime.min.replace(tzinfo=UTC), "America/New_York", "1 January 1, 00:00 UTC"),
+        (datetime.min.replace(tzinfo=UTC), "UTC", "1 January 1, 00:00 UTC"),
+    ],
+)
+def test_an_instant_at_the_end_of_the_calendar_has_the_clocks_that_it_has(at, zone, text):
+    assert instant_text(at, zone) == text
+    assert short_day(local_time(at, zone)) in text.replace("December", "Dec").replace(
+        "January", "Jan"
+    )
 
 
 def test_numbers_have_four_digits_and_groups_of_three():

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from decimal import Decimal
-from zoneinfo import ZoneInfo
 
 from django import template
 from django.utils.html import format_html
@@ -13,6 +12,7 @@ from allocator_service.core.display import (
     Precision,
     exact_text,
     instant_text,
+    local_time,
     money_text,
     month_text,
     noun_of,
@@ -95,9 +95,8 @@ def moment(at: datetime | None, zone: str, precision: Precision = "minute") -> S
 @register.simple_tag(name="short_day")
 def day_without_year(at: datetime, zone: str) -> SafeString:
     """Return the day of an instant by the clocks of a time zone, such as 24 Nov."""
-    return format_html(
-        '<time datetime="{}">{}</time>', at.isoformat(), short_day(at.astimezone(ZoneInfo(zone)))
-    )
+    day = short_day(local_time(at, zone))
+    return format_html('<time datetime="{}">{}</time>', at.isoformat(), day)
 
 
 @register.filter

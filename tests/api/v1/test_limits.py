@@ -168,6 +168,68 @@ def test_impossible_limits_are_refused(pool, operator, department, limit, code, 
     assert answer.json()["errors"][0]["code"] == code
 
 
+@pytest.mark.parametrize(
+    "dates",
+    [
+        {"to": "9999-12-31T23:59:59Z"},
+        {"to": "2200-01-01T00:00:01Z"},
+        {"from": "1999-12-31T23:59:59Z"},
+        {"from": "0001-01-01T00:00:00Z", "to": "2027-01-01T00:00:00Z"},
+    ],
+)
+def test_dates_out_of_the_range_of_budgets_are_refused_of_every_amount(
+    pool, operator, department, dates
+):
+    row = {"amount": {"gpu": 1}, **dates}
+    field = next(iter(dates))
+    answers = {
+        kind: put(operator, f"{PATH}/members/bio/", {"weight": 1, kind: [row]})
+        for kind in ("lend", "guarantee", "limit")
+    }
+    for kind in ("guarantee", "limit"):
+        body = [{"slug": "new", "name": "New", kind: [row]}]
+        for answer, at in (
+            (answers[kind], ""),
+            (patch(operator, f"{PATH}/groups/ml/", {kind: [row]}), ""),
+            (operator.post(f"{PATH}/groups/", body), "/0"),
+        ):
+            assert_out_of_range(answer, kind, f"{at}/{kind}/0/{field}")
+    assert_out_of_range(answers["lend"], "lend", f"/lend/0/{field}")
+    changed = patch(operator, f"{PATH}/workloads/{workload(operator, 'v')}/", {"limit": [row]})
+    assert_out_of_range(changed, "limit", f"/limit/0/{field}")
+    new = {"tenant": "bio", "name": "n", "demand": {"gpu": 1}, "limit": [row]}
+    assert_out_of_range(operator.post(f"{PATH}/workloads/", new), "limit", f"/limit/0/{field}")
+
+
+def assert_out_of_range(answer, kind, pointer):
+    assert answer.status_code == 422, answer.content
+    (error,) = answer.json()["errors"]
+    assert (error["code"], error["pointer"]) == (f"{kind}.interval", pointer)
+    assert error["detail"] == f"`{pointer.split('/')[-1]}` must be between 2000 and 2200."
+
+
+def test_the_ends_of_the_range_are_dates(pool, operator, department):
+    ends = {"from": "2000-01-01T00:00:00Z", "to": "2200-01-01T00:00:00Z"}
+    row = {"where": {}, "amount": {"gpu": 1}, **ends}
+    assert patch(operator, f"{PATH}/groups/ml/", {"limit": [row]}).json()["limit"] == [row]
+
+
+def test_dates_out_of_range_that_are_stored_leave_the_rest_of_the_list_free(
+    pool, operator, department
+):
+    """An earlier release accepted them."""
+    forever = {"where": {}, "amount": {"gpu": "1"}, "to": "9999-12-31T23:59:59+00:00"}
+    GroupTerms.objects.filter(group__slug="ml", end=None).update(limit=[forever, forever])
+    (first, second) = operator.get(f"{PATH}/groups/ml/").json()["limit"]
+    assert first["to"] == "9999-12-31T23:59:59Z"
+    added = [first, second, {"amount": {"gpu": 3}}]
+    assert patch(operator, f"{PATH}/groups/ml/", {"limit": added}).status_code == 200
+    assert patch(operator, f"{PATH}/groups/ml/", {"limit": added[1:]}).status_code == 200
+    other = {**first, "to": "9999-12-31T23:59:58Z"}
+    answer = patch(operator, f"{PATH}/groups/ml/", {"limit": [first, other]})
+    assert_out_of_range(answer, "limit", "/limit/1/to")
+
+
 def test_policies_that_keep_no_limits_and_pools_with_limits_refuse_each_other(
     pool, operator, department
 ):

@@ -110,6 +110,19 @@ def test_an_exported_tree_is_the_same_after_an_import(lab, command):
     assert (state(lab)[-1], guaranteed(lab), exported()) == (tree, stored, file)
 
 
+def test_a_stored_date_out_of_range_is_exported_and_imported_again(lab, command):
+    """An earlier release accepted it."""
+    command("import_groups", TREE)
+    rows = [{"where": {}, "amount": {"cpu": "100"}, "to": "9999-12-31T23:59:59+00:00"}]
+    GroupTerms.objects.filter(group__slug="labs").update(limit=rows)
+    file = exported()
+    assert ", 0 changed, " in command("import_groups", file).lines[-1]
+    raised = command("import_groups", file.replace("cpu=100;", "cpu=200;"))
+    assert ", 1 changed, 3 unchanged, 0 refused" in raised.lines[-1]
+    later = command("import_groups", file.replace("23:59:59Z", "23:59:58Z"))
+    assert "limit.interval /limit/to: `to` must be between 2000 and 2200." in "".join(later.lines)
+
+
 @pytest.mark.parametrize("value", ["a b", "a,b", "a; b"])
 def test_a_value_that_no_line_expresses_is_not_exported(lab, command, value):
     command("import_groups", TREE)
@@ -131,6 +144,8 @@ REFUSED = [
     (",a,,,tpu=1,,\n", 'guarantee.unknown_resource /guarantee/amount/tpu: The pool has no resource'),
     (",a,,,; x=y,,\n", "guarantee.empty /guarantee/amount: A guarantee must name at least one"),
     (",a,,,cpu=1;;2027-01-02T00:00Z;2027-01-01T00:00Z,,\n", "guarantee.interval /guarantee/to"),
+    (",a,,,cpu=1;;;2200-01-02T00:00Z,,\n", "guarantee.interval /guarantee/to: `to` must be between"),
+    ("member,u1,,,,,cpu=1;;1999-01-01T00:00Z\n", "lend.interval /lend/from: `from` must be between"),
     (",a,,,,maybe,\n", 'field.choice /own_servers: Expected one of inherit, yes, no, got "maybe".'),
     (",a,,,,,cpu=1\n", "field.unknown /lend: A group lends no servers: leave the cell empty."),
     ("member,u1,,,,,cpu\n", "lend.syntax /lend: Loan 1: expected name=value"),
