@@ -22,10 +22,12 @@ from allocator_service.backtests.uploads import head_checked, packed
 from allocator_service.billing.models import PlanState, PricePlan
 from allocator_service.billing.plans.timeline import plans_of
 from allocator_service.core.audit import audit_record, stated_fields
+from allocator_service.core.dates import date_range_text, is_settable
 from allocator_service.core.errors import Conflict, Unacceptable
 from allocator_service.core.jobs import BACKTESTS, complete_job, wake_relay
 from allocator_service.core.locks import Lock, lock_in_transaction
 from allocator_service.pools.models import Pool
+from allocator_service.pools.policy import EARLIEST_ANCHOR, LATEST_ANCHOR, is_anchor
 from allocator_service.tenants.models import Tenant
 from policies import PolicyError
 from policies.simulation import POLICIES, choose_simulated
@@ -137,6 +139,13 @@ def _spec(
     content = packed(trace["content"], trace["encoding"])
     head_checked(content, trace["format"], trace["options"])
     begin = trace["begin"]
+    # Traces of the last century are simulated as well, as windows are counted from then.
+    if begin is not None and not is_anchor(begin):
+        raise Unacceptable(
+            f"`begin` must be between {EARLIEST_ANCHOR:%Y} and {LATEST_ANCHOR:%Y}.",
+            code="backtest.period",
+            pointer="/trace/begin",
+        )
     stored = {
         "format": trace["format"],
         "begin": None if begin is None else begin.isoformat(),
@@ -210,6 +219,11 @@ def _history(period: Mapping[str, datetime], pool: Pool | None, now: datetime) -
         raise Unacceptable(
             "The history is that of a pool: name it.", code="backtest.source", pointer="/pool"
         )
+    for side in ("from", "to"):
+        if not is_settable(period[side]):
+            raise Unacceptable(
+                date_range_text(side), code="backtest.period", pointer=f"/history/{side}"
+            )
     # A minute for a client's clock that is ahead, whose "now" would be refused.
     if not period["from"] < period["to"] <= now + timedelta(minutes=1):
         raise Unacceptable(

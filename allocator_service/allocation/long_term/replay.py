@@ -11,6 +11,7 @@ from django.db.models import Sum
 from allocator_service.allocation.long_term.metering import pool_meter_all
 from allocator_service.allocation.models import Allocation, Run, RunStatus
 from allocator_service.allocation.runs.recompute import recompute_pool
+from allocator_service.core.dates import date_range_text, is_settable
 from allocator_service.core.durations import CalendarDuration
 from allocator_service.core.errors import Conflict, Unacceptable
 from allocator_service.ledger.amounts.totals import totals_advance
@@ -41,11 +42,14 @@ def pool_replay(
 ) -> Iterator[ReplayedDecision]:
     """Decide at `since` and after every `step` before `until`, and meter what is over.
 
-    Raises `Unacceptable` for an empty interval, and `Conflict` for a pool that has a decision at `since`
-    or later, or that another worker decides at the same time.
+    Raises `Unacceptable` for an empty interval or dates out of range, and `Conflict` for a pool that
+    has a decision at `since` or later, or that another worker decides at the same time.
     """
     if not since < until:
         raise Unacceptable("--to is not after --from.", code="drive.interval")
+    for option, instant in (("--from", since), ("--to", until)):
+        if not is_settable(instant):
+            raise Unacceptable(date_range_text(option), code="drive.interval")
     if Run.objects.filter(
         pool=pool, status=RunStatus.SUCCEEDED, effective_from__gte=since
     ).exists():

@@ -1,6 +1,6 @@
 """Writes to price plans, which are edited as drafts and published on one timeline per pool."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -22,6 +22,7 @@ from allocator_service.billing.models import (
 )
 from allocator_service.billing.plans.tiers import Tier, tier_errors, tiers_stored
 from allocator_service.core.audit import audit_record, stated_fields
+from allocator_service.core.dates import date_range_text, is_settable
 from allocator_service.core.errors import Conflict, FieldError, Unacceptable
 from allocator_service.core.money import exactly
 from allocator_service.core.outbox import event_record
@@ -273,7 +274,16 @@ def _check(pool: Pool, draft: PlanDraft) -> None:
 
 
 def _intervals(draft: PlanDraft) -> list[FieldError]:
-    errors = []
+    errors = [*_range_errors("", "plan", draft.start, draft.end)]
+    for number, spot in enumerate(draft.spot_prices):
+        pointer = f"/spot_prices/{number}"
+        errors += _range_errors(pointer, "spot_price", spot.start, spot.end)
+    for number, commitment in enumerate(draft.commitments):
+        pointer = f"/commitments/{number}"
+        errors += _range_errors(pointer, "commitment", commitment.start, commitment.end)
+    if errors:
+        # What lies beside a date out of range follows from it.
+        return errors
     if draft.end is not None and draft.end <= draft.start:
         errors.append(FieldError("/to", "plan.interval", "`to` is after `from`."))
     for number, spot in enumerate(draft.spot_prices):
@@ -286,6 +296,15 @@ def _intervals(draft: PlanDraft) -> list[FieldError]:
             detail = "A term begins before it ends, and no earlier than its plan."
             errors.append(FieldError(f"/commitments/{number}", "commitment.interval", detail))
     return errors
+
+
+def _range_errors(
+    pointer: str, kind: str, start: datetime, end: datetime | None
+) -> Iterator[FieldError]:
+    """Yield the errors of dates out of range, which have no month in some time zone."""
+    for name, instant in (("from", start), ("to", end)):
+        if instant is not None and not is_settable(instant):
+            yield FieldError(f"{pointer}/{name}", f"{kind}.interval", date_range_text(name))
 
 
 def _unknown_resources(pool: Pool, draft: PlanDraft) -> list[FieldError]:

@@ -192,8 +192,14 @@ def test_only_the_period_asked_for_is_looked_at(decided):
     begin = decided.step.begin
     assert not sharing_degrees_verify(since=begin).holds
     assert sharing_degrees_verify(since=begin + timedelta(microseconds=1)).holds
-    with pytest.raises(CommandError, match="offset"):
-        call_command("verify", "--since", "2026-11-23T00:00:00")
+    for since in (
+        "2026-11-23T00:00:00",
+        "2026-13-23T00:00:00Z",
+        "9999-12-31T23:59:00-05:00",
+        "0001-01-01T00:00:00+05:00",
+    ):
+        with pytest.raises(CommandError, match="offset"):
+            call_command("verify", "--since", since)
 
 
 def test_steps_whose_input_is_gone_or_of_before_it_was_kept_are_left_out(decided):

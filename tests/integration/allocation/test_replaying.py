@@ -54,6 +54,22 @@ def test_a_day_is_decided_and_metered_hour_by_hour(backlogged):
     assert [check for check in ledger_verify(now=NOON + 24 * HOUR) if not check.holds] == []
 
 
+@pytest.mark.parametrize(
+    ("since", "until", "sentence"),
+    [
+        ("2026-13-20T12:00:00Z", "2026-11-21T12:00:00Z", "--from: write a time"),
+        ("2026-11-20T12:00:00Z", "9999-12-31T23:59:00-05:00", "--to: write a time"),
+        ("0001-01-01T00:00:00+05:00", "2026-11-21T12:00:00Z", "--from: write a time"),
+        ("0001-01-01T00:00:00Z", "2026-11-21T12:00:00Z", "`--from` must be between 2000 and 2200."),
+        ("2026-11-20T12:00:00Z", "9999-12-31T23:59:00Z", "`--to` must be between 2000 and 2200."),
+    ],
+)
+def test_times_that_cannot_be_replayed_are_refused(backlogged, since, until, sentence):
+    with pytest.raises(CommandError, match=sentence):
+        replay("--from", since, "--to", until)
+    assert not Run.objects.exists()
+
+
 def test_it_goes_on_where_it_ended_and_in_other_steps(backlogged):
     replay("--from", "2026-11-20T12:00:00Z", "--to", "2026-11-20T14:00:00Z")
     lines = replay(

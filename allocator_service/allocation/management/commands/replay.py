@@ -1,12 +1,12 @@
 """The command `manage.py replay`, which runs a pool's decisions and metering over simulated time."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.utils.dateparse import parse_datetime
 
 from allocator_service.allocation.long_term.replay import ReplayedDecision, pool_replay
+from allocator_service.core.dates import instant_or_none
 from allocator_service.core.durations import parse_duration
 from allocator_service.core.errors import DomainError
 from allocator_service.pools.selectors import pool_get
@@ -33,11 +33,11 @@ class Command(BaseCommand):
 
 
 def _instant(text: str, argument: str) -> datetime:
-    instant = parse_datetime(text)
-    if instant is None or instant.tzinfo is None:
+    instant = instant_or_none(text)
+    if instant is None:
         detail = f"{argument}: write a time with its offset, as 2026-01-05T00:00:00Z."
         raise CommandError(detail, returncode=2)
-    return instant.astimezone(UTC)
+    return instant
 
 
 def _line(replayed: ReplayedDecision) -> str:

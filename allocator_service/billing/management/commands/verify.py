@@ -4,15 +4,14 @@ Its exit code is 1 if anything is wrong.
 """
 
 import time
-from datetime import UTC
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.utils.dateparse import parse_datetime
 
 from allocator_service.allocation.audit.ledger import ledgers_verify
 from allocator_service.billing.auditing.verification import statements_verify
 from allocator_service.core.clock import utc_now
+from allocator_service.core.dates import instant_or_none
 from allocator_service.ledger.models import Seal
 
 
@@ -30,12 +29,12 @@ class Command(BaseCommand):
         )
 
     def handle(self, *_: Any, **options: Any) -> None:
-        since = parse_datetime(options["since"]) if options["since"] else None
-        if options["since"] and (since is None or since.tzinfo is None):
+        since = instant_or_none(options["since"]) if options["since"] else None
+        if options["since"] and since is None:
             detail = "--since: write a time with its offset, as 2026-01-05T00:00:00Z."
             raise CommandError(detail, returncode=2)
         begin = time.perf_counter()
-        checks = ledgers_verify(now=utc_now(), since=since and since.astimezone(UTC))
+        checks = ledgers_verify(now=utc_now(), since=since)
         checks += statements_verify()
         seconds = time.perf_counter() - begin
         for check in checks:
