@@ -13,7 +13,7 @@ from allocator_service.core.quantities import decimal_text, parse_quantity
 from allocator_service.pools.limits import NOUNS, Limit, is_same_list, limits_from
 from allocator_service.pools.models import GroupTerms, MembershipTerms, OwnServers
 
-_NUMBER = re.compile(r"\d{1,12}(\.\d{1,12})?")
+_NUMBER = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?", re.ASCII)
 HELP = (
     "One {kind} per line: amounts of resources; labels of servers; from; to. Examples:"
     ' "gpu=8; gpu=h100,a100; 2027-01-01T00:00Z; 2027-04-01T00:00Z", or "gpu=8" for all servers'
@@ -112,11 +112,14 @@ def _parse_instant(text: str) -> datetime | None:
         return None
     try:
         instant = datetime.fromisoformat(text)
-    except ValueError as error:
+        if instant.tzinfo is None:
+            raise ValidationError(
+                f'expected a time with an offset, such as Z for UTC, got "{text}"'
+            )
+        # An offset can move an instant beyond the years that `datetime` has: OverflowError.
+        return instant.astimezone(UTC)
+    except (ValueError, OverflowError) as error:
         raise ValidationError(f'expected a time such as 2027-01-01T00:00Z, got "{text}"') from error
-    if instant.tzinfo is None:
-        raise ValidationError(f'expected a time with an offset, such as Z for UTC, got "{text}"')
-    return instant.astimezone(UTC)
 
 
 def own_servers_form_field() -> forms.ChoiceField:

@@ -13,7 +13,7 @@ from allocator_service.core.clock import utc_now
 from allocator_service.core.quantities import Resource
 from allocator_service.pools.group_admin import GroupForm
 from allocator_service.pools.limit_forms import LimitsField, limits_text
-from allocator_service.pools.limits import next_change_of_limits
+from allocator_service.pools.limits import NOUNS, next_change_of_limits
 from allocator_service.pools.member_services import members_admit
 from allocator_service.pools.models import Group, GroupTerms, RecomputeJob
 from allocator_service.tenants.models import Tenant
@@ -343,11 +343,18 @@ def test_the_admin_sets_limits_as_lines(pool, operator, department):
         "gpu=1;; yesterday",
         "gpu=1;; 2027-01-01",
         "a=1;;;;",
+        "gpu=\uff11\uff12",
+        "gpu=1.\u0661",
+        "gpu=5;; 9999-12-31T23:59-05:00",
+        "gpu=5;;; 9999-12-31T23:59:59.999999-00:01",
+        "gpu=5;; 0001-01-01T00:00+05:00",
+        "gpu=5;; \uff12\uff10\uff12\uff17-01-01T00:00Z",
     ],
 )
 def test_lines_that_are_no_limits_are_named(line):
-    with pytest.raises(ValidationError, match="Limit 1: "):
-        LimitsField().clean(line)
+    for kind in ("limit", "guarantee", "lend"):
+        with pytest.raises(ValidationError, match=f"{NOUNS[kind].capitalize()} 1: expected|twice"):
+            LimitsField(kind).clean(line)
 
 
 def test_a_selector_that_is_written_as_text_or_as_list_is_the_same_limit(
