@@ -30,7 +30,6 @@ class ServiceForm(forms.ModelForm):
     performed: models.Model
     read_as: ClassVar[Mapping[str, Field]] = {}  # what the API reads in the same way
     success_text = ""  # for a form that creates more than one object
-    performs = True  # False: validate only, to show first what the change would do
     reason = forms.CharField(required=False, help_text="The reason, kept in the audit log.")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -78,7 +77,7 @@ class ServiceForm(forms.ModelForm):
         cleaned.pop("reason", None)  # the audit has it from the request
         try:
             self.check(cleaned)
-            if self.performs and not self.errors:
+            if not self.errors:
                 self.performed = self.perform(cleaned)
         except DomainError as error:
             add_refusal(self, error, self.field_at)

@@ -39,8 +39,8 @@ from allocator_service.pools.guarantees import (
     refuse_limits_below_guarantees,
 )
 from allocator_service.pools.limits import (
-    MAX_LIMITS,
     Limit,
+    count_errors,
     dates_kept,
     is_same_list,
     limit_errors,
@@ -124,13 +124,9 @@ class _Tree(Work[TreeRow]):
             self._mistakes.of(row),
             self._below_guarantees.get(row.place.number),
             *(
-                FieldError(
-                    f"/{kind}",
-                    f"{kind}.too_many",
-                    f"Expected at most {MAX_LIMITS} entries, got {len(amounts)}.",
-                )
+                error
                 for kind, amounts in row.amounts.items()
-                if len(amounts) > MAX_LIMITS
+                for error in count_errors(amounts, f"/{kind}", kind)
             ),
             *(
                 error

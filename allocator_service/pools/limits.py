@@ -4,7 +4,7 @@ Each of these nodes stores such amounts as lists in JSON. An entry has `where` (
 `amount` (decimals as text, by resource) and, if it has dates, `from` and `to`.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -175,6 +175,10 @@ def limits_check(
     errors = [
         error
         for pointer, limits in named
+        for error in count_errors(limits, pointer, _kind_at(pointer))
+    ] or [
+        error
+        for pointer, limits in named
         for index, limit in enumerate(limits)
         for error in limit_errors(
             pool, limit, known, f"{pointer}/{index}", _kind_at(pointer), kept=kept
@@ -227,6 +231,13 @@ def refuse_selections(guarantees: Iterable[Iterable[Limit]], *, lenders: int) ->
 
 def _kind_at(pointer: str) -> str:
     return pointer.rpartition("/")[2]
+
+
+def count_errors(limits: Sized, pointer: str, kind: str) -> Iterable[FieldError]:
+    """Yield the error of a list with more entries than a node may have."""
+    if len(limits) > MAX_LIMITS:
+        detail = f"Expected at most {MAX_LIMITS} entries, got {len(limits)}."
+        yield FieldError(pointer, f"{kind}.too_many", detail)
 
 
 def dates_kept(pool: Pool, limits: Iterable[Limit]) -> Collection[datetime]:

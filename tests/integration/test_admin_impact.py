@@ -1,5 +1,6 @@
 """Before weights, policies or servers change, the admin says what that does to whom."""
 
+import html
 import re
 from decimal import Decimal
 
@@ -9,7 +10,7 @@ from django.urls import reverse
 
 from allocator_service.allocation.what_if.impact import changed_tenants, shortened
 from allocator_service.core.display import percent_text
-from allocator_service.core.models import AuditEntry
+from allocator_service.core.models import AuditEntry, Event
 from allocator_service.pools.group_services import GroupDraft, GroupSettings, groups_create
 from allocator_service.pools.member_services import member_put
 from allocator_service.pools.models import Group, Membership, Pool, Server
@@ -83,6 +84,52 @@ def test_another_weight_of_a_group_is_shown_before_it_is_saved(groups, operator)
     assert saved.status_code == 302
     assert groups[0].terms.get(end=None).weight == 3
     assert AuditEntry.objects.get(action="group.update").reason == "bought a rack"
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"limit": "cpu=1;; 2027-02-01T00:00Z; 2027-01-01T00:00Z"}, "`to` must be later than"),
+        ({"limit": "cpu=1;;; 9999-12-31T23:59Z"}, "`to` must be between 2000 and 2200."),
+        ({"guarantee": "cpu=1;; 1999-12-31T23:59Z"}, "`from` must be between 2000 and 2200."),
+        ({"limit": "cpu=1\n" * 101}, "Expected at most 100 entries, got 101."),
+        ({"guarantee": "cpu=1\n" * 101}, "Expected at most 100 entries, got 101."),
+        ({"limit": "tpu=1"}, "The pool has no resource"),
+        ({"limit": "cpu=1", "guarantee": "cpu=2"}, "guarantee"),
+        ({"parent": "none"}, "The pool has no group"),
+        ({"limit": "cpu=\uff11\uff12"}, "Limit 1: expected a number"),
+        ({"limit": "cpu=5;; 9999-12-31T23:59-05:00"}, "Limit 1: expected a time"),
+        ({"guarantee": "cpu=5;; 0001-01-01T00:00+05:00"}, "Guarantee 1: expected a time"),
+    ],
+)
+@pytest.mark.parametrize("confirmed", [{}, {"confirmed": "yes"}])
+def test_a_change_that_the_service_refuses_is_refused_before_its_impact(
+    groups, operator, fields, sentence, confirmed
+):
+    member = Membership.objects.get(tenant__slug="u1")
+    pages = [reverse("admin:pools_group_change", args=[groups[0].pk])]
+    if "parent" not in fields:
+        pages.append(reverse("admin:pools_membership_change", args=[member.pk]))
+    for url in pages:
+        answer = operator.post(url, form_of(operator.get(url)) | fields | confirmed)
+        assert answer.status_code == 200
+        assert sentence in html.unescape(answer.content.decode())
+        assert "impacts" not in answer.context
+    assert groups[0].terms.get().limit == []
+    assert not AuditEntry.objects.filter(action="group.update").exists()
+
+
+def test_an_impact_that_is_only_shown_changes_nothing(groups, fig2, operator):
+    url = reverse("admin:pools_group_change", args=[groups[0].pk])
+    fig2.refresh_from_db()
+    before = fig2.generation, fig2.version, AuditEntry.objects.count(), Event.objects.count()
+    asked = operator.post(url, form_of(operator.get(url)) | {"limit": "cpu=1", "name": "Other"})
+    assert len(asked.context["impacts"]) == 1
+    fig2.refresh_from_db()
+    assert before == (
+        fig2.generation, fig2.version, AuditEntry.objects.count(), Event.objects.count(),
+    )  # fmt: skip
+    assert Group.objects.get(pk=groups[0].pk).name == "A"
 
 
 def test_a_guarantee_that_cannot_be_met_is_shown_before_it_is_saved(groups, operator):

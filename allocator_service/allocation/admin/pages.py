@@ -6,6 +6,7 @@ from typing import Any, ClassVar, cast
 
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
+from django.db import transaction
 from django.db.models import Q, QuerySet, prefetch_related_objects
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -57,10 +58,12 @@ class ImpactFormAdmin(ServiceAdmin):
         if present is None or not self.has_change_permission(request, present):
             return None
         form = cast("ServiceForm", self.get_form(request, present)(request.POST, instance=present))
-        # Validated for its changes alone: a form that performs would already store them.
-        form.performs = False
+        # Made and undone: the impact is shown only of a change that the service accepts.
+        with transaction.atomic():
+            is_valid = form.is_valid()
+            transaction.set_rollback(True)
         try:
-            changes = form.changes() if form.is_valid() else {}
+            changes = form.changes() if is_valid else {}
         except DomainError:
             changes = {}  # the form itself reports what the service refuses
         if not changes:
