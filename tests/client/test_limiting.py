@@ -57,6 +57,34 @@ def test_a_limit_of_a_group_is_added_at_the_version_that_was_shown(alloc, told):
     assert service.asked[-1][2]["If-Match"] == '"v3"'
 
 
+@pytest.mark.parametrize("option", ["--from", "--to"])
+@pytest.mark.parametrize(
+    ("time", "text"),
+    [
+        (
+            "2027-03-28T02:30",
+            "2027-03-28T02:30:00 does not exist in Europe/Berlin, where the clocks",
+        ),
+        ("2027-10-31T02:30", "2027-10-31T02:30:00 is ambiguous in Europe/Berlin, where the clocks"),
+    ],
+)
+def test_a_time_at_a_change_of_clocks_is_refused_without_an_offset(alloc, told, option, time, text):
+    service = told((200, TAGGED, group()), (200, JSON, POOL))
+    refused = alloc("limit", "lab", "--group", "ml", "gpu=8", option, time)
+    assert refused.exit_code == 2
+    assert text in " ".join(refused.output.split())
+    assert [method for method, *_ in service.asked] == ["GET", "GET"]
+
+
+def test_an_offset_tells_times_at_a_change_of_clocks_apart(alloc, told):
+    service = told((200, TAGGED, group()), (200, JSON, POOL), (200, CHANGED, group()))
+    dates = ("--from", "2027-03-28T03:00", "--to", "2027-10-31T02:30+02:00")
+    done = alloc("limit", "lab", "--group", "ml", "gpu=8", *dates)
+    assert done.exit_code == 0, done.output
+    (row,) = json.loads(service.bodies[-1])["limit"]
+    assert (row["from"], row["to"]) == ("2027-03-28T03:00:00+02:00", "2027-10-31T02:30:00+02:00")
+
+
 def test_a_limit_of_a_member_keeps_its_other_terms(alloc, told):
     service = told((200, TAGGED, MEMBER), (200, CHANGED, MEMBER))
     done = alloc("limit", "lab", "--member", "physics", "--remove", "1")

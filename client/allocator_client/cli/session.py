@@ -97,7 +97,22 @@ class Instant(click.ParamType[datetime]):
 
 
 def in_zone(time: datetime | None, zone: str) -> datetime | None:
-    return time.replace(tzinfo=find_time_zone(zone)) if time and time.tzinfo is None else time
+    """Return a time with its offset, which is that of the zone if it has none.
+
+    Raises `click.UsageError` for a time that the clocks of the zone skip or show twice.
+    """
+    if time is None or time.tzinfo is not None:
+        return time
+    place = find_time_zone(zone)
+    first, second = (time.replace(tzinfo=place, fold=fold) for fold in (0, 1))
+    if first.utcoffset() != second.utcoffset():
+        # There and back gives another time if the clocks are set forward past this one.
+        is_shown = first.astimezone(UTC).astimezone(place).replace(tzinfo=None) == time
+        raise click.UsageError(
+            f"{time.isoformat()} {'is ambiguous' if is_shown else 'does not exist'} in {zone}, where the"
+            f" clocks change: add an offset, such as {first.isoformat()}."
+        )
+    return first
 
 
 def find_time_zone(name: str) -> tzinfo:
