@@ -153,7 +153,12 @@ class Field:
 
     def wrong_type(self) -> Mistakes:
         """Return the mistake of a value of another type."""
-        return mistake(self.type_code, f"Expected {self.type_name}.")
+        return mistake(self.type_code, f"Expected {self.type_name}{self.or_null}.")
+
+    @property
+    def or_null(self) -> str:
+        """The end of what is expected of a field that may be null."""
+        return ", or null" if self.allow_null else ""
 
     def schema(self) -> Schema:
         """Return the JSON Schema of the field with its description, default and null if allowed."""
@@ -308,7 +313,7 @@ class ChoiceField(StringField):
     def read(self, value: Any) -> str:
         text = super().read(value)
         if text not in self.choices:
-            raise mistake(self.code, f"Expected one of: {', '.join(self.choices)}.")
+            raise mistake(self.code, f"Expected one of: {', '.join(self.choices)}{self.or_null}.")
         return text
 
     def describe(self) -> Schema:

@@ -185,6 +185,14 @@ def test_what_is_no_budget_is_refused(pool, operator):
     assert not Budget.objects.exists()
 
 
+def test_a_refused_effect_names_null(pool, operator):
+    for then, expected in (("pause", "one of: last, stop"), (1, "a string")):
+        refused = create(operator, then=then)
+        assert refused.status_code == 422
+        (error,) = refused.json()["errors"]
+        assert (error["pointer"], error["detail"]) == ("/then", f"Expected {expected}, or null.")
+
+
 def test_the_longest_period_is_decided(pool, operator):
     assert create(operator, per="P100Y", carry="1").status_code == 201
     assert create(operator, per="P100Y", **{"from": "2100-01-01T00:00:00Z"}).status_code == 201
