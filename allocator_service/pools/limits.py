@@ -136,16 +136,23 @@ def register_limit_rule(rule: LimitRule) -> None:
 
 
 def refuse_limits(
-    policy_name: str, options: Mapping[str, Any], *, pointer: str, kind: str = "limit"
+    policy_name: str,
+    options: Mapping[str, Any],
+    *,
+    pointer: str,
+    kind: str = "limit",
+    nouns: str = "",
 ) -> None:
-    """Raise `Unacceptable` unless the policy keeps limits, and with them guarantees and loans."""
+    """Raise `Unacceptable` unless the policy keeps limits, and with them guarantees and loans.
+
+    `nouns` names what the policy would have to keep, by default the amounts of the kind.
+    """
     for rule in _limit_rules:
         reason = rule(policy_name, options)
-        if reason and kind == "guarantee":
-            reason = reason.replace("limits", "guarantees")
-            raise Unacceptable(reason, code="policy.no_guarantees", pointer=pointer)
         if reason:
-            raise Unacceptable(reason, code="policy.no_limits", pointer=pointer)
+            code = "policy.no_guarantees" if kind == "guarantee" else "policy.no_limits"
+            detail = reason.replace("limits", nouns or kinds_text([kind]))
+            raise Unacceptable(detail, code=code, pointer=pointer)
 
 
 def limits_check(
@@ -310,10 +317,24 @@ def has_own_servers(pool: Pool) -> bool:
     )
 
 
-def selects_servers(pool: Pool, *, now: datetime) -> bool:
-    """Return True if an amount of a present node that has not ended is for some servers alone."""
-    lent = _limits_to_come(pool, now, ["lend"])
-    return any(True for _ in lent) or any(limit.where for limit in _limits_to_come(pool, now))
+def kinds_in_use(pool: Pool, *, now: datetime, of_servers: bool = False) -> list[str]:
+    """Return the kinds of the amounts of present nodes that have not ended.
+
+    `of_servers` leaves out amounts that are for the pool as a whole.
+    """
+    return [
+        kind
+        for kind in NOUNS
+        for limits in [_limits_to_come(pool, now, [kind])]
+        # A loan is for the servers of its member alone, also without a selector.
+        if any(limit.where or kind == "lend" or not of_servers for limit in limits)
+    ]
+
+
+def kinds_text(kinds: Sequence[str]) -> str:
+    """Return the plural of kinds of amounts, such as "limits, guarantees and loans"."""
+    *others, last = [f"{NOUNS[kind]}s" for kind in kinds]
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def _limits_to_come(

@@ -19,8 +19,9 @@ from allocator_service.pools.gangs import refuse_gangs
 from allocator_service.pools.limits import (
     has_limits,
     has_own_servers,
+    kinds_in_use,
+    kinds_text,
     refuse_limits,
-    selects_servers,
 )
 from allocator_service.pools.locking import pool_lock
 from allocator_service.pools.models import (
@@ -286,7 +287,9 @@ def _refuse_policy(pool: Pool, policy: PolicyChoice, now: datetime) -> None:
     if groups_of(pool=pool).exists() or members_of(pool=pool).exclude(tier=0).exists():
         refuse_groups(policy.name, policy.options, pointer="/policy/name")
     if has_limits(pool, now=now):
-        refuse_limits(policy.name, policy.options, pointer="/policy/name")
+        # A pool with nothing but budgets that stop has no kinds. These become limits.
+        nouns = kinds_text(kinds_in_use(pool, now=now) or ["limit"])
+        refuse_limits(policy.name, policy.options, pointer="/policy/name", nouns=nouns)
     if has_own_servers(pool):
         refuse_limits(policy.name, policy.options, pointer="/policy/name", kind="guarantee")
 
@@ -305,10 +308,11 @@ def _refuse_selectors(pool: Pool, policy: PolicyChoice) -> None:
 
 
 def _refuse_limits_of_servers(pool: Pool, policy: PolicyChoice, now: datetime) -> None:
-    if selects_servers(pool, now=now):
+    kinds = kinds_in_use(pool, now=now, of_servers=True)
+    if kinds:
         raise Unacceptable(
-            f"The policy {policy.name} sees the pool as one server, and limits of the pool are for some"
-            " servers alone: remove them or choose a policy that places.",
+            f"The policy {policy.name} sees the pool as one server, and {kinds_text(kinds)} of the pool"
+            " are for some servers alone: remove them or choose a policy that places.",
             code="policy.no_placement",
             pointer="/policy/name",
         )

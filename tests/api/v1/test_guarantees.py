@@ -382,6 +382,32 @@ def test_guarantees_count_against_a_limit_while_both_hold(pool, operator, member
     assert (answer.status_code, answer.json()["code"]) == (422, "limit.below_guarantees")
 
 
+@pytest.mark.parametrize(
+    ("kinds", "nouns"),
+    [
+        (["lend"], "loans"),
+        (["guarantee"], "guarantees"),
+        (["guarantee", "lend"], "guarantees and loans"),
+        (["limit", "guarantee", "lend"], "limits, guarantees and loans"),
+    ],
+)
+def test_a_policy_that_does_not_place_names_the_amounts_of_some_servers(
+    pool, operator, members, kinds, nouns
+):
+    patch(operator, f"{PATH}/", {"own_servers": True})
+    row = {"where": {"gpu": ["h100"]}, "amount": {"gpu": 1}}
+    body = {"weight": 1, "own_servers": True, **{kind: [row] for kind in kinds}}
+    assert put(operator, f"{PATH}/members/a/", body).status_code == 200
+    answer = patch(operator, f"{PATH}/", {"policy": {"name": "drf"}})
+    assert (answer.status_code, answer.json()["code"]) == (422, "policy.no_placement")
+    assert f"server, and {nouns} of the pool are for some servers" in answer.json()["detail"]
+    patch(operator, f"{PATH}/", {"own_servers": False})
+    put(operator, f"{PATH}/members/a/", {"weight": 1, "own_servers": None})
+    answer = patch(operator, f"{PATH}/", {"policy": {"name": "h-mrf"}})
+    assert answer.status_code == 422
+    assert f"The policy h-mrf does not keep {nouns}; these do" in answer.json()["detail"]
+
+
 def test_policies_without_guarantees_refuse_them(pool, operator, members):
     patch(operator, f"{PATH}/", {"own_servers": True})
     answer = patch(operator, f"{PATH}/", {"policy": {"name": "h-mrf"}})

@@ -271,7 +271,7 @@ def test_at_most_64_members_lend(lab, command, tenant):
     [
         (",a,,,cpu=1,,\n", "does not keep guarantees"),
         (",a,,,,yes,\n", "does not keep guarantees"),
-        ("member,u1,,,,,cpu=1\n", "does not keep limits"),
+        ("member,u1,,,,,cpu=1\n", "does not keep loans"),
     ],
 )
 def test_a_policy_that_keeps_no_guarantees_refuses_the_file(lab, command, row, error):
