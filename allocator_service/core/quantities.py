@@ -4,6 +4,7 @@
 entries at its end are 0.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -33,11 +34,14 @@ __all__ = [
     "json_number",
     "parse_kubernetes",
     "parse_quantity",
+    "plain_decimal",
     "pointer_token",
     "vector_from",
     "vector_to_document",
 ]
 
+# Bounded: an exponent can make a decimal that no arithmetic takes, or a text that fills the memory.
+_PLAIN = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{1,40})?", re.ASCII)
 EXACT_DIGITS = 120
 """Digits of the decimal contexts in which sums of quantities × time × prices are exact."""
 
@@ -117,6 +121,11 @@ def json_number(value: Decimal) -> int | float:
     """Return the decimal as a JSON number, without a fraction if it is whole."""
     whole = int(value)
     return whole if whole == value else float(value)
+
+
+def plain_decimal(text: str) -> Decimal | None:
+    """Return the decimal of a text of plain digits, otherwise None."""
+    return Decimal(text) if _PLAIN.fullmatch(text) else None
 
 
 def decimal_text(value: Decimal) -> str:

@@ -1,7 +1,6 @@
 """Forms in which a manager sets and withdraws budgets."""
 
 from collections.abc import Mapping, Sequence
-from decimal import Decimal, InvalidOperation
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -12,7 +11,7 @@ from allocator_service.billing.models import Budget
 from allocator_service.billing.models.watching import CALENDAR_MONTH, default_thresholds
 from allocator_service.core.dates import date_validator
 from allocator_service.core.errors import DomainError
-from allocator_service.core.quantities import Resource, decimal_text
+from allocator_service.core.quantities import Resource, decimal_text, plain_decimal
 from allocator_service.core.service_forms import add_refusal
 from allocator_service.pools.budgets import Then
 from allocator_service.pools.models import Pool
@@ -118,10 +117,10 @@ class BudgetForm(forms.Form):
     def clean_carry(self) -> str:
         """Return the percentage as a fraction."""
         text = str(self.cleaned_data["carry"]).strip() or "0"
-        try:
-            return decimal_text(Decimal(text) / 100)
-        except (InvalidOperation, ValueError) as error:
-            raise forms.ValidationError(f"{text}: expected a number from 0 to 100.") from error
+        percent = plain_decimal(text)
+        if percent is None:
+            raise forms.ValidationError(f"{text}: expected a number from 0 to 100.")
+        return decimal_text(percent / 100)
 
     def clean_thresholds(self) -> list[int]:
         """Return the percentages, which commas or spaces separate."""

@@ -193,6 +193,8 @@ def test_no_manager_changes_budgets_of_its_own_group_or_beside_it(tree, clock, s
         ({"amount": "0"}, "The amount must be greater than 0."),
         ({"resource": "gold"}, "gold is not one of the available choices."),
         ({"carry": "ten"}, "ten: expected a number from 0 to 100."),
+        ({"carry": "1e9999999"}, "1e9999999: expected a number from 0 to 100."),
+        ({"carry": "NaN"}, "NaN: expected a number from 0 to 100."),
         ({"carry": "150"}, "`carry` must be a number from 0 to 1."),
         ({"thresholds": "half"}, "half: expected whole percentages, such as 50, 100."),
         ({"thresholds": "0"}, "0"),
