@@ -44,6 +44,7 @@ _FIELDS = {
     "/trace/processors_per_node": "processors_per_node",
     "/trace/skip_bad_lines": "skip_bad_lines",
     "/history": "end",
+    "/history/from": "begin",
     "/pool": "pool",
     "/servers": "servers",
     "/policies": "policies",

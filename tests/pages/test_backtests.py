@@ -150,6 +150,12 @@ def refused(answer):
         (CSV, {"policies": []}, "policies", "This field is required"),
         (CSV, {"format": "swf", "jobs_of": "<b>"}, "jobs_of", "&lt;b&gt;"),
         (None, {"begin": "2026-11-20T12:00"}, "end", "A period has a beginning and an end"),
+        (
+            None,
+            {"begin": "0001-01-01T00:00", "end": "2026-11-20T12:00", "servers": "", "pool": "lab"},
+            "begin",
+            "`from` must be between 2000 and 2200.",
+        ),
     ],
 )
 def test_what_is_wrong_stands_beside_its_field(world, content, fields, field, said):
