@@ -312,4 +312,4 @@ def _refusal(status: int, problem: Mapping[str, Any]) -> Refused:
 
 def _retry_after(headers: Mapping[str, str]) -> float:
     value = headers.get("Retry-After", "")
-    return min(float(value), _LONGEST_PAUSE_SECONDS) if value.isdigit() else 0.0
+    return min(float(value), _LONGEST_PAUSE_SECONDS) if value.isdecimal() else 0.0

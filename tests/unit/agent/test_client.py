@@ -24,7 +24,7 @@ DONE = (200, {"Pool-Generation": "7"}, {"rows": [], "generation": 7})
 
 
 def test_a_change_is_tried_again_under_the_same_key(scripted):
-    told = scripted(None, (503, {"Retry-After": "2"}, {}), (429, {}, {}), DONE)
+    told = scripted(None, (503, {"Retry-After": "2"}, {}), (429, {"Retry-After": "\xb2"}, {}), DONE)
     pauses = []
     assert service(told, pauses).import_rows("nodes", {})[1] == 7
     keys = {headers["Idempotency-Key"] for _, _, headers in told.asked}
