@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from django.db import transaction
 
-from allocator_service.core.errors import FieldError, Unacceptable
+from allocator_service.core.errors import FieldError
 from allocator_service.imports.importing import (
     Owners,
     Progress,
@@ -33,9 +33,9 @@ from allocator_service.pools.group_services import (
 )
 from allocator_service.pools.group_tree import MAX_DEPTH, group_levels
 from allocator_service.pools.guarantees import (
-    AmountNode,
+    AmountChange,
     ExceededLimit,
-    limits_below_guarantees,
+    limits_exceeded_by,
     refuse_limits_below_guarantees,
 )
 from allocator_service.pools.limits import (
@@ -166,6 +166,12 @@ class _Tree(Work[TreeRow]):
         return bool(self._added or self._changed or self._moved)
 
     def write(self, owners: Owners, now: datetime, progress: Progress) -> None:
+        # Refused rows are left out, so that the tree may differ from the one that was compared.
+        refuse_limits_below_guarantees(
+            self._pool,
+            self._amounts.changes([*self._added, *self._changed, *self._moved]),
+            now=now,
+        )
         if self._added or self._changed:
             groups_put(
                 pool=self._pool,
@@ -193,10 +199,8 @@ class _Tree(Work[TreeRow]):
         if drafts:
             members_put(pool=self._pool, drafts=drafts, now=now, is_last=False)
             progress("members", len(drafts), len(drafts))
-        # Refused rows are left out, so that the tree may differ from the one that was compared.
         if self._added or self._changed or self._moved:
             refuse_too_many_selections(self._pool)
-            refuse_limits_below_guarantees(self._pool, now=now, pointer="/limit")
 
 
 class _Amounts:
@@ -244,42 +248,38 @@ class _Amounts:
         They are by the number of the row. A row that states the limit has the error, otherwise the
         first one that is below it.
         """
-        # Without a move or an amount, no limit and nothing under it changes.
-        moves = any(
-            key in self._present and row.parent != self._parent_of(self._present[key])
-            for key, row in self._rows.items()
-        )
-        if not (moves or {"guarantee", "limit"} & set(self._changed)):
-            return {}
-        groups, members = {}, []
-        for key in {**self._present, **self._rows}:
-            is_member, slug = key
-            node = AmountNode(
-                slug, self._parent(key), self._of(key, "guarantee"), self._of(key, "limit"), key
-            )
-            if not is_member:
-                groups[slug] = node
-            elif node.guarantees or node.limits:
-                members.append(node)
         found: dict[int, FieldError] = {}
-        for exceeded in limits_below_guarantees(groups, members, now=now):
+        changes = self.changes(self._rows.values())
+        for exceeded in limits_exceeded_by(self._pool, changes, now=now):
             row, kind = self._row_of(exceeded)
             error = FieldError(f"/{kind}", "limit.below_guarantees", exceeded.detail)
             found.setdefault(row.place.number, error)
         return found
 
-    def _row_of(self, exceeded: ExceededLimit) -> tuple[TreeRow, str]:
-        """Return the row that makes a limit less than the guarantees under it, and its field.
+    def changes(self, rows: Iterable[TreeRow]) -> list[AmountChange]:
+        """Return rows as changes of amounts."""
+        changes = []
+        for row in rows:
+            key = (row.owner is not None, row.name)
+            present = self._present.get(key)
+            changes.append(
+                AmountChange(
+                    *key,
+                    row.parent,
+                    row.amounts.get("guarantee"),
+                    row.amounts.get("limit"),
+                    present is not None and row.parent != self._parent_of(present),
+                )
+            )
+        return changes
 
-        Raises `Unacceptable` if the file has no row of the node and of those below it.
-        """
+    def _row_of(self, exceeded: ExceededLimit) -> tuple[TreeRow, str]:
+        """Return the row that makes a limit less than the guarantees under it, and its field."""
         own = self._rows.get(exceeded.node.key)
         if own is not None and own.limit:
             return own, "limit"
         below = {node.key for node in exceeded.node.below_and_itself()}
         rows = [row for key, row in self._rows.items() if key in below]
-        if not rows:
-            raise Unacceptable(exceeded.detail, code="limit.below_guarantees")
         # A row with a guarantee first, or else one that moves guarantees below the limit.
         return min(rows, key=lambda row: (not row.guarantee, row.place.number)), "guarantee"
 
@@ -288,10 +288,6 @@ class _Amounts:
         if row is not None and kind in row.amounts:
             return row.amounts[kind]
         return limits_from(getattr(self._present.get(key), kind, ()))
-
-    def _parent(self, key: "_Key") -> str | None:
-        row = self._rows.get(key)
-        return self._parent_of(self._present[key]) if row is None else row.parent
 
     @staticmethod
     def _parent_of(terms: GroupTerms | MembershipTerms) -> str | None:

@@ -23,7 +23,7 @@ from allocator_service.core.versions import check_version
 from allocator_service.pools.budgets import budgets_retire
 from allocator_service.pools.gangs import refuse_gangs
 from allocator_service.pools.group_tree import refuse, refuse_tree
-from allocator_service.pools.guarantees import refuse_limits_below_guarantees
+from allocator_service.pools.guarantees import AmountChange, refuse_limits_below_guarantees
 from allocator_service.pools.limits import (
     Limit,
     limits_check,
@@ -169,6 +169,9 @@ def groups_put(
         {**parents, **{draft.slug: draft.settings.parent for draft in every}},
         {draft.slug: f"{draft.pointer}/parent" for draft in every},
     )
+    if is_last:
+        compared = [_amount_change(draft, parents) for draft in every]
+        refuse_limits_below_guarantees(pool, compared, now=now)
     groups = Group.objects.bulk_create(
         Group(pool=pool, slug=draft.slug, name=draft.settings.name, created_at=now)
         for draft in drafts
@@ -181,12 +184,9 @@ def groups_put(
     )
     for change in changes:
         _change(pool, terms[change.slug], change.settings, known, now)
-    changing = [draft for draft in every if draft.settings.guarantee or draft.settings.limit]
-    moved = [change for change in changes if parents[change.slug] != change.settings.parent]
     _refuse_gangs(pool, every, now)
-    if (changing or moved) and is_last:
+    if is_last and any(draft.settings.guarantee or draft.settings.limit for draft in every):
         refuse_too_many_selections(pool)
-        refuse_limits_below_guarantees(pool, now=now, pointer=[*changing, *moved][0].pointer)
     pool_changed(pool, now=now)
     if groups:
         _audit_created(pool, groups, drafts, now)
@@ -233,22 +233,19 @@ def group_update(
     refuse(settings.mistakes(""))
     replaced = settings.replaced(group.terms.get(end=None))
     limits_check(pool, settings.amounts(""), replaced=replaced)
-    _refuse_own_servers(pool, [GroupDraft(group.slug, settings)])
-    refuse_tree({**_parents(pool), group.slug: settings.parent}, {group.slug: "/parent"})
+    draft, parents = GroupDraft(group.slug, settings), _parents(pool)
+    _refuse_own_servers(pool, [draft])
+    refuse_tree({**parents, group.slug: settings.parent}, {group.slug: "/parent"})
+    refuse_limits_below_guarantees(pool, [_amount_change(draft, parents)], now=now)
     present = group.terms.select_related("parent").get(end=None)
     present.group = group
     known = {} if settings.parent is None else {
         each.slug: each for each in groups_of(pool=pool).filter(slug=settings.parent)
     }  # fmt: skip
-    above = present.parent
     _change(pool, present, settings, known, now)
-    _refuse_gangs(pool, [GroupDraft(group.slug, settings)], now)
+    _refuse_gangs(pool, [draft], now)
     if settings.guarantee or settings.limit:
         refuse_too_many_selections(pool)
-        refuse_limits_below_guarantees(pool, now=now, pointer=_pointer_of(settings))
-    # A move puts the guarantees below the group under the limits above its new parent.
-    elif (above and above.slug) != settings.parent:
-        refuse_limits_below_guarantees(pool, now=now, pointer="/parent")
     pool_changed(pool, now=now)
     return group
 
@@ -296,9 +293,20 @@ def group_retire(*, group: Group, version: int | None, now: datetime) -> None:
     )
 
 
-def _pointer_of(settings: GroupSettings) -> str:
-    """Return the pointer to the amounts that settings change."""
-    return "/limit" if settings.limit else "/guarantee"
+def _amount_change(draft: GroupDraft, parents: Mapping[str, str | None]) -> AmountChange:
+    """Return a draft as a change of amounts. `parents` are those of the present groups."""
+    settings = draft.settings
+    # A move puts the guarantees below the group under the limits above its new parent.
+    moved = draft.slug in parents and parents[draft.slug] != settings.parent
+    return AmountChange(
+        False,
+        draft.slug,
+        settings.parent,
+        settings.guarantee,
+        settings.limit,
+        moved,
+        draft.pointer,
+    )
 
 
 def _present(pool: Pool, group: Group) -> Group:

@@ -1,29 +1,55 @@
 """Comparison of limits with the guarantees below them."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
+from functools import lru_cache
 
+from django.db.models import Q
+
+from allocator_service.core.display import instant_text
 from allocator_service.core.errors import Unacceptable
 from allocator_service.core.quantities import decimal_text
-from allocator_service.pools.limits import Limit, limits_from
+from allocator_service.pools.limits import Limit, Selection, limits_from
 from allocator_service.pools.models import GroupTerms, MembershipTerms, Pool
 
-# Selector and resource of an amount.
-Kind = tuple[object, str]
+# Selection and resource of an amount.
+Kind = tuple[Selection, str]
+# Whether a node is a member, and its slug.
+NodeKey = tuple[bool, str]
+
+
+@dataclass(frozen=True)
+class AmountChange:
+    """The amounts and the parent of a group or member after a change.
+
+    `pointer` is that of the node in the request. Amounts are None to keep what the node has, and
+    `parent` counts only if the node is new or `is_moved`.
+    """
+
+    is_member: bool
+    slug: str
+    parent: str | None
+    guarantee: Sequence[Limit] | None
+    limit: Sequence[Limit] | None
+    is_moved: bool = False
+    pointer: str = ""
+
+    @property
+    def key(self) -> NodeKey:
+        """Key of the node."""
+        return self.is_member, self.slug
 
 
 @dataclass
 class AmountNode:
-    """A group or member with amounts, and the nodes below it. `key` identifies it for the caller."""
+    """A group or member with amounts, and the nodes below it."""
 
-    name: str
+    key: NodeKey
     parent: str | None
-    guarantees: Sequence[Limit]
-    limits: Sequence[Limit]
-    key: Any = None
+    guarantees: Sequence[Limit] = ()
+    limits: Sequence[Limit] = ()
     below: list["AmountNode"] = field(default_factory=list)
 
     def below_and_itself(self) -> list["AmountNode"]:
@@ -37,104 +63,256 @@ class AmountNode:
 
 @dataclass(frozen=True)
 class ExceededLimit:
-    """A limit that is less than the guarantees under it on the same servers."""
+    """A limit that is less than the guarantees under it on the same servers.
+
+    `index` is the position of the limit in the list of its node. `since` is the instant at which the
+    limit is less, None for the present.
+    """
 
     node: AmountNode
+    index: int
+    kind: Kind
     amount: Decimal
-    resource: str
     needed: Decimal
+    at: datetime
+    since: datetime | None
+
+    @property
+    def lacking(self) -> Decimal:
+        """Part of the guarantees that exceeds the limit."""
+        return self.needed - self.amount
 
     @property
     def detail(self) -> str:
+        start = "The" if self.since is None else f"From {instant_text(self.since)} on, the"
         return (
-            f"The limit of {self.node.name} is {self.resource}={decimal_text(self.amount)}. It must be"
-            f" at least {self.resource}={decimal_text(self.needed)}, which is guaranteed under it on the"
-            " same servers."
+            f"{start} limit of {self.node.key[1]} is {self.kind[1]}={decimal_text(self.amount)}. It must"
+            f" be at least {self.kind[1]}={decimal_text(self.needed)}, which is guaranteed under it on"
+            " the same servers."
+        )
+
+    def pointer_in(self, guarantees: Sequence[Limit]) -> str | None:
+        """Return the pointer in a list of guarantees to the row that exceeds the limit.
+
+        It is empty if no single row does, and None if no row counts against the limit.
+        """
+        servers, resource = self.kind
+        counted = {
+            position: entry.amount[resource]
+            for position, entry in enumerate(guarantees)
+            if entry.is_in_force(self.at)
+            and entry.amount.get(resource)
+            and is_subset(entry.selection, servers)
+        }
+        larger = [position for position, amount in counted.items() if amount > self.amount]
+        for rows in (list(counted), larger):
+            if len(rows) == 1:
+                return f"/{rows[0]}"
+        return "" if counted else None
+
+
+def refuse_limits_below_guarantees(
+    pool: Pool, changes: Iterable[AmountChange], *, now: datetime
+) -> None:
+    """Raise `Unacceptable` if changes make a limit less than the guarantees under it, now or later.
+
+    It is called before the changes are made, with the pool locked. Their parents must be a tree.
+    """
+    given = list(changes)
+    for exceeded in limits_exceeded_by(pool, given, now=now):
+        raise Unacceptable(
+            exceeded.detail, code="limit.below_guarantees", pointer=_pointer(exceeded, given)
         )
 
 
-def refuse_limits_below_guarantees(pool: Pool, *, now: datetime, pointer: str) -> None:
-    """Raise `Unacceptable` if a limit is less than the guarantees under it, now or later.
+def limits_exceeded_by(
+    pool: Pool, changes: Sequence[AmountChange], *, now: datetime
+) -> Iterator[ExceededLimit]:
+    """Yield the limits that changes make less than the guarantees under them, now or later.
 
-    Guarantees count that are for the servers of the limit: of a node its own, or those of the nodes
-    below together if these are more. It is called in the transaction of a change, after it.
+    Each limit may be yielded for several instants. A limit that was as much too low before is left
+    out: a pool may have such limits from before a release that compares more.
     """
-    groups, members = _stored(pool)
-    for exceeded in limits_below_guarantees(groups, members, now=now):
-        raise Unacceptable(exceeded.detail, code="limit.below_guarantees", pointer=pointer)
+    if not any(change.guarantee or change.limit or change.is_moved for change in changes):
+        return
+    stored = _stored(pool, changes)
+    changed = dict(stored)
+    for change in changes:
+        before = stored.get(change.key)
+        node = before or AmountNode(change.key, change.parent)
+        changed[change.key] = replace(
+            node,
+            parent=change.parent if change.is_moved else node.parent,
+            guarantees=node.guarantees if change.guarantee is None else change.guarantee,
+            limits=node.limits if change.limit is None else change.limit,
+        )
+    known: dict[datetime, dict[tuple[NodeKey, Kind], Decimal]] = {}
+    for exceeded in limits_below_guarantees(changed, now=now):
+        if exceeded.at not in known:
+            known[exceeded.at] = _lacking_at(exceeded.at, stored, now)
+        if exceeded.lacking > known[exceeded.at].get((exceeded.node.key, exceeded.kind), 0):
+            yield exceeded
+
+
+def _lacking_at(
+    at: datetime, nodes: Mapping[NodeKey, AmountNode], now: datetime
+) -> dict[tuple[NodeKey, Kind], Decimal]:
+    """Return by how much limits in force at an instant are less than the guarantees under them."""
+    lacking: dict[tuple[NodeKey, Kind], Decimal] = {}
+    for each in _exceeded_at(_roots(nodes), at, now):
+        key = each.node.key, each.kind
+        lacking[key] = max(lacking.get(key, each.lacking), each.lacking)
+    return lacking
 
 
 def limits_below_guarantees(
-    groups: Mapping[str, AmountNode], members: Sequence[AmountNode], *, now: datetime
+    nodes: Mapping[NodeKey, AmountNode], *, now: datetime
 ) -> Iterator[ExceededLimit]:
     """Yield the limits that are less than the guarantees under them, now or later.
 
-    `groups` are by slug and must be a tree. Each limit may be yielded for several instants.
+    The nodes must be a tree. Guarantees count that are for servers of the limit: of a node its own, or
+    those of the nodes below together if these are more.
     """
-    nodes = [*groups.values(), *members]
+    present = nodes.values()
     # Most pools have one kind or none, and a comparison walks the tree once per date.
-    if not any(node.limits for node in nodes) or not any(node.guarantees for node in nodes):
+    if not any(node.limits for node in present) or not any(node.guarantees for node in present):
         return
-    for node in nodes:
-        if node.parent is not None:
-            groups[node.parent].below.append(node)
     edges = {
         edge
-        for node in nodes
+        for node in present
         for amount in (*node.guarantees, *node.limits)
         for edge in (amount.start, amount.end)
         if edge is not None and edge > now
     }
+    roots = _roots(nodes)
     # Amounts are constant between dates, so that a violation at any time shows at one of these.
     for instant in sorted({now, *edges}):
-        for root in nodes:
-            if root.parent is None:
-                yield from _exceeded(root, instant)
+        yield from _exceeded_at(roots, instant, now)
 
 
-def _stored(pool: Pool) -> tuple[dict[str, AmountNode], list[AmountNode]]:
-    """Return the groups of a pool by slug, and its members that have amounts."""
-    groups = {
-        slug: AmountNode(slug, parent, limits_from(guarantee), limits_from(limit))
+def _pointer(exceeded: ExceededLimit, changes: Sequence[AmountChange]) -> str:
+    """Return the pointer to the row, list or parent of a request that exceeds a limit."""
+    own = [change for change in changes if change.key == exceeded.node.key and change.limit]
+    if own:
+        return f"{own[0].pointer}/limit/{exceeded.index}"
+    below = {node.key for node in exceeded.node.below_and_itself()}
+    under = [change for change in changes if change.key in below]
+    for change in under:
+        row = exceeded.pointer_in(change.guarantee or ())
+        if row is not None:
+            return f"{change.pointer}/guarantee{row}"
+    moved = [change for change in under if change.is_moved]
+    if not moved:
+        return ""
+    return f"{moved[0].pointer}/{'group' if moved[0].is_member else 'parent'}"
+
+
+def _stored(pool: Pool, changes: Sequence[AmountChange]) -> dict[NodeKey, AmountNode]:
+    """Return the groups of a pool, and its members that have amounts or are changed."""
+    nodes = [
+        AmountNode((False, slug), parent, limits_from(guarantee), limits_from(limit))
         for slug, parent, guarantee, limit in GroupTerms.objects.filter(
             group__pool=pool, end=None
         ).values_list("group__slug", "parent__slug", "guarantee", "limit")
-    }
-    members = [
-        AmountNode(slug, group, limits_from(guarantee), limits_from(limit))
-        for slug, group, guarantee, limit in MembershipTerms.objects.filter(
-            membership__pool=pool, end=None
-        )
-        .exclude(guarantee=[], limit=[])
-        .values_list("membership__tenant__slug", "group__slug", "guarantee", "limit")
     ]
-    return groups, members
+    changed = [change.slug for change in changes if change.is_member]
+    nodes += [
+        AmountNode((True, slug), group, limits_from(guarantee), limits_from(limit))
+        for slug, group, guarantee, limit in MembershipTerms.objects.filter(
+            ~Q(guarantee=[], limit=[]) | Q(membership__tenant__slug__in=changed),
+            membership__pool=pool,
+            end=None,
+        ).values_list("membership__tenant__slug", "group__slug", "guarantee", "limit")
+    ]
+    return {node.key: node for node in nodes}
 
 
-def _exceeded(root: AmountNode, at: datetime) -> Iterator[ExceededLimit]:
-    """Yield the limits in force that are less than the guarantees under them."""
-    order = root.below_and_itself()
-    needed: dict[int, Mapping[Kind, Decimal]] = {}
-    # Children precede their parents in this order, without recursion over deep trees.
-    for node in reversed(order):
-        together: dict[Kind, Decimal] = {}
-        for child in node.below:
-            for kind, amount in needed[id(child)].items():
-                together[kind] = together.get(kind, Decimal(0)) + amount
-        for kind, amount in _amounts(node.guarantees, at):
-            # Guarantees below count towards the node's own: the larger of the two is due, not their sum.
-            together[kind] = max(together.get(kind, Decimal(0)), amount)
-        needed[id(node)] = together
-        for limit in node.limits:
-            for kind, amount in _amounts([limit], at):
-                if amount < together.get(kind, Decimal(0)):
-                    yield ExceededLimit(node, amount, kind[1], together[kind])
+def _roots(nodes: Mapping[NodeKey, AmountNode]) -> list[AmountNode]:
+    """Return the nodes without a parent, each linked with the nodes below it."""
+    linked = {key: replace(node, below=[]) for key, node in nodes.items()}
+    for node in linked.values():
+        # An import may leave out the row of a parent: what it writes then refuses the nodes below.
+        if node.parent is not None and (False, node.parent) in linked:
+            linked[False, node.parent].below.append(node)
+    return [node for node in linked.values() if node.parent is None]
+
+
+def _exceeded_at(
+    roots: Iterable[AmountNode], at: datetime, now: datetime
+) -> Iterator[ExceededLimit]:
+    """Yield the limits in force at an instant that are less than the guarantees under them."""
+    for root in roots:
+        needed: dict[NodeKey, dict[Kind, Decimal]] = {}
+        # Children precede their parents in this order, without recursion over deep trees.
+        for node in reversed(root.below_and_itself()):
+            together: dict[Kind, Decimal] = {}
+            for child in node.below:
+                for kind, amount in needed.pop(child.key).items():
+                    together[kind] = together.get(kind, Decimal(0)) + amount
+            _add_own(together, _amounts(node.guarantees, at))
+            needed[node.key] = together
+            for index, limit in enumerate(node.limits):
+                for kind, amount in _amounts([limit], at):
+                    within = _within(together, kind)
+                    if amount < within:
+                        since = at if at > now else None
+                        yield ExceededLimit(node, index, kind, amount, within, at, since)
+
+
+def _add_own(needed: dict[Kind, Decimal], own: Iterable[tuple[Kind, Decimal]]) -> None:
+    """Add the guarantees of a node to what the nodes below it need together.
+
+    Guarantees below count towards the node's own: the larger of the two is due, not their sum.
+    """
+    entries = list(own)
+    # A selection follows all those inside it, and what it adds may not count for these again.
+    entries.sort(key=lambda entry: sum(is_subset(kind[0], entry[0][0]) for kind, _ in entries))
+    for kind, amount in entries:
+        lacking = amount - _within(needed, kind)
+        # What is due on more servers may be had on these: the narrowest first, the others fit more.
+        for around in _around(needed, kind) if lacking > 0 else ():
+            part = min(lacking, needed[around])
+            needed[around] -= part
+            needed[kind] = needed.get(kind, Decimal(0)) + part
+            lacking -= part
+        if lacking > 0:
+            needed[kind] = needed.get(kind, Decimal(0)) + lacking
+
+
+def _within(needed: Mapping[Kind, Decimal], kind: Kind) -> Decimal:
+    """Return the sum of a resource that is due on servers of a selection."""
+    servers, resource = kind
+    return sum(
+        (
+            amount
+            for (inside, name), amount in needed.items()
+            if name == resource and is_subset(inside, servers)
+        ),
+        Decimal(0),
+    )
+
+
+def _around(needed: Mapping[Kind, Decimal], kind: Kind) -> list[Kind]:
+    """Return the kinds of a resource for more servers than those of a selection, narrowest first."""
+    servers, resource = kind
+    wider = [
+        each
+        for each in needed
+        if each[1] == resource and each[0] != servers and is_subset(servers, each[0])
+    ]
+    return sorted(wider, key=lambda each: sum(is_subset(other[0], each[0]) for other in wider))
+
+
+@lru_cache(maxsize=1_000)
+def is_subset(inside: Selection, around: Selection) -> bool:
+    """Return True if all servers of a selection are among those of another one by their labels."""
+    accepted = dict(inside)
+    return all(label in accepted and accepted[label] <= values for label, values in around)
 
 
 def _amounts(entries: Sequence[Limit], at: datetime) -> Iterator[tuple[Kind, Decimal]]:
     for entry in entries:
         if entry.is_in_force(at):
-            # Amounts are compared on the very same selection of servers only.
-            servers: Any = entry.meaning[0]
+            servers = entry.selection
             for resource, amount in entry.amount.items():
                 yield (servers, resource), amount

@@ -27,6 +27,7 @@ MAX_SELECTORS, MAX_LENDERS = 10, 64
 # PostgreSQL uses a partial index only for queries whose condition implies that of the index.
 HAS_LIMIT = ~Q(limit=[])
 Selector = Mapping[str, str | list[str]]
+Selection = frozenset[tuple[str, frozenset[str]]]
 NOUNS = {"limit": "limit", "guarantee": "guarantee", "lend": "loan"}
 
 
@@ -56,13 +57,17 @@ class Limit:
         return {name: edge for name, edge in edges.items() if edge is not None}
 
     @property
-    def meaning(self) -> tuple[object, ...]:
-        """Value that limits share if they differ only in how their selectors are written."""
-        where = {
+    def selection(self) -> Selection:
+        """Labels of the selector with the values that each accepts."""
+        return frozenset(
             (label, frozenset([values] if isinstance(values, str) else values))
             for label, values in self.where.items()
-        }
-        return frozenset(where), dict(self.amount), self.start, self.end
+        )
+
+    @property
+    def meaning(self) -> tuple[object, ...]:
+        """Value that limits share if they differ only in how their selectors are written."""
+        return self.selection, dict(self.amount), self.start, self.end
 
     @property
     def stored(self) -> dict[str, Any]:

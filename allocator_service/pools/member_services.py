@@ -16,7 +16,7 @@ from allocator_service.core.errors import Conflict, PreconditionRequired, Unacce
 from allocator_service.core.selecting import missing
 from allocator_service.core.versions import check_version
 from allocator_service.pools.gangs import refuse_gangs
-from allocator_service.pools.guarantees import refuse_limits_below_guarantees
+from allocator_service.pools.guarantees import AmountChange, refuse_limits_below_guarantees
 from allocator_service.pools.limits import (
     Limit,
     limits_check,
@@ -92,12 +92,16 @@ def member_put(
     _refuse_guaranteed(pool, [own_servers], [guarantee], now)
     terms |= _amounts(present, {**given, "own_servers": own_servers})
     stated = {**terms, "group": group}
+    moved = present is not None and present.group != found
+    change = AmountChange(True, tenant.slug, group, guarantee, limit, moved)
     if membership is None or present is None:
+        refuse_limits_below_guarantees(pool, [change], now=now)
         (membership,) = members_admit(
             pool=pool, tenants=[tenant], now=now, terms={tenant.pk: terms}
         )
         # As it is stored: what is refused is rolled back with the transaction.
-        _refuse_together(pool, given, now, moved=False)
+        if any(given.values()):
+            refuse_too_many_selections(pool)
         pool_changed(pool, now=now)
         audit_record(
             action="member.admit", instance=membership, now=now, pool=pool.slug, extra=stated
@@ -108,10 +112,12 @@ def member_put(
             f'Changing a member needs If-Match with its ETag ("v{membership.version}").'
         )
     check_version(membership.version, version)
+    refuse_limits_below_guarantees(pool, [change], now=now)
     # Read first: `_change_terms` may change the present terms in place.
-    before, moved = _stated(membership, present), present.group != found
+    before = _stated(membership, present)
     _change_terms([(present, terms)], now)
-    _refuse_together(pool, given, now, moved=moved)
+    if any(given.values()):
+        refuse_too_many_selections(pool)
     membership.version += 1
     membership.save(update_fields=["version"])
     pool_changed(pool, now=now)
@@ -183,17 +189,18 @@ def members_put(
     _refuse_guaranteed(
         pool, [draft.own_servers for draft in drafts], [draft.guarantee for draft in drafts], now
     )
+    if is_last:
+        changes = [_amount_change(draft, present.get(draft.tenant.pk), groups) for draft in drafts]
+        refuse_limits_below_guarantees(pool, changes, now=now)
     stated = {draft.tenant.pk: {**terms[draft.tenant.pk], "group": draft.group} for draft in drafts}
     joining = [draft.tenant for draft in drafts if draft.tenant.pk not in present]
     admitted = members_admit(pool=pool, tenants=joining, now=now, terms=terms)
     changing = [present[tenant] for tenant in terms if tenant in present]
     # Read first: `_change_terms` may change the present terms in place.
     before = [_stated(old.membership, old) for old in changing]
-    moved = any(old.group != terms[old.membership.tenant_id]["group"] for old in changing)
     _change_terms([(old, terms[old.membership.tenant_id]) for old in changing], now)
-    if is_last:
-        given = [draft.amounts for draft in drafts if any(draft.amounts.values())]
-        _refuse_together(pool, given[0] if given else {}, now, moved=moved)
+    if is_last and any(any(draft.amounts.values()) for draft in drafts):
+        refuse_too_many_selections(pool)
     members = [old.membership for old in changing]
     for member in members:
         member.pool = pool  # the audit names it
@@ -254,16 +261,12 @@ def _refuse_guaranteed(
         refuse_gangs(pool, now=now, pointer="/guarantee", guaranteed=True)
 
 
-def _refuse_together(
-    pool: Pool, given: Mapping[str, Sequence[Limit] | None], now: datetime, *, moved: bool
-) -> None:
-    """Raise `Unacceptable` for given amounts, or a move, that the pool cannot have beside its others."""
-    if any(given.values()):
-        refuse_too_many_selections(pool)
-        pointer = "/limit" if given["limit"] else "/guarantee"
-        refuse_limits_below_guarantees(pool, now=now, pointer=pointer)
-    elif moved:
-        refuse_limits_below_guarantees(pool, now=now, pointer="/group")
+def _amount_change(
+    draft: MemberDraft, present: MembershipTerms | None, groups: Mapping[str, Group]
+) -> AmountChange:
+    """Return a draft as a change of amounts."""
+    moved = present is not None and present.group != groups.get(draft.group or "")
+    return AmountChange(True, draft.tenant.slug, draft.group, draft.guarantee, draft.limit, moved)
 
 
 def _present_terms(membership: Membership) -> MembershipTerms:

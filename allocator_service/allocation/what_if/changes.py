@@ -40,6 +40,8 @@ from allocator_service.allocation.runs.snapshots import PoolState
 from allocator_service.core.errors import Unacceptable
 from allocator_service.core.quantities import Resource, vector_from
 from allocator_service.pools.clusters import CLUSTER_LABEL
+from allocator_service.pools.guarantees import AmountChange
+from allocator_service.pools.limits import Limit
 from allocator_service.workloads.gangs import (
     GANG,
     Gang,
@@ -57,10 +59,14 @@ _GROUP_FIELDS = ("parent", "weight", "tier")
 
 @dataclass(frozen=True)
 class WhatIf:
-    """A changed document with the ids of its workloads in its order, None for submitted ones."""
+    """A changed document with the ids of its workloads in its order, None for submitted ones.
+
+    `amounts` are the changes of guarantees, limits and parents, to compare with those of the pool.
+    """
 
     document: Mapping[str, Any]
     workload_ids: Sequence[UUID | None]
+    amounts: Sequence[AmountChange] = ()
 
 
 def with_changes(
@@ -91,6 +97,7 @@ class _Editor:
         self._kept: list[dict[str, Any]] = list(state.settings.get("kept", []))
         self._groups = {group["name"]: dict(group) for group in state.settings.get("groups", [])}
         self._tenants = {tenant["name"]: dict(tenant) for tenant in state.settings["tenants"]}
+        self._changed_amounts: list[AmountChange] = []
         self._workloads: list[tuple[UUID | None, dict[str, Any]]] = [
             (id_, dict(workload))
             for id_, workload in zip(state.workload_ids, state.settings["workloads"], strict=True)
@@ -124,7 +131,7 @@ class _Editor:
         if not policy_named(document["policy"]["name"]).time_sharing:
             # Deficits are of a schedule, which a policy without turns does not have.
             document = without_deficits(document)
-        return WhatIf(document, [id_ for id_, _ in self._workloads])
+        return WhatIf(document, [id_ for id_, _ in self._workloads], self._changed_amounts)
 
     def _policy(self, policy: Mapping[str, Any]) -> None:
         try:
@@ -151,8 +158,22 @@ class _Editor:
             tenant = self._tenant(member["tenant"], f"/members/{position}/tenant")
             self._refuse_unknown_group(member.get("group"), f"/members/{position}/group")
             tenant.update({key: member[key] for key in _MEMBER_FIELDS if key in member})
-            for kind in ("guarantee", "limit", "lend"):
-                self._amounts(kind, tenant, member, f"/members/{position}")
+            where = f"/members/{position}"
+            given = {
+                kind: self._amounts(kind, tenant, member, where)
+                for kind in ("guarantee", "limit", "lend")
+            }
+            self._changed_amounts.append(
+                AmountChange(
+                    True,
+                    member["tenant"],
+                    member.get("group"),
+                    given["guarantee"],
+                    given["limit"],
+                    is_moved="group" in member,
+                    pointer=where,
+                )
+            )
 
     def _change_groups(self, groups: Sequence[Mapping[str, Any]]) -> None:
         for position, change in enumerate(groups):
@@ -161,8 +182,17 @@ class _Editor:
             self._refuse_unknown_group(change.get("parent"), f"{where}/parent")
             group = self._groups[change["group"]]
             group.update({key: change[key] for key in _GROUP_FIELDS if key in change})
-            for kind in ("guarantee", "limit"):
-                self._amounts(kind, group, change, where)
+            self._changed_amounts.append(
+                AmountChange(
+                    False,
+                    change["group"],
+                    change.get("parent"),
+                    self._amounts("guarantee", group, change, where),
+                    self._amounts("limit", group, change, where),
+                    is_moved="parent" in change,
+                    pointer=where,
+                )
+            )
 
     def _refuse_unknown_group(self, slug: str | None, pointer: str) -> None:
         if slug is not None and slug not in self._groups:
@@ -269,25 +299,30 @@ class _Editor:
 
     def _amounts(
         self, kind: str, node: dict[str, Any], change: Mapping[str, Any], pointer: str
-    ) -> None:
+    ) -> list[Limit] | None:
+        """Change the amounts of a node. Returns them, None if the change leaves them."""
         if kind not in change:
-            return
-        rows = []
+            return None
+        rows, limits = [], []
         for index, row in enumerate(change[kind]):
             amount = vector_from(
                 row["amount"], self._resources, pointer=f"{pointer}/{kind}/{index}/amount"
             )
             named = {
-                resource.name: document_number(quantity)
+                resource.name: quantity
                 for resource, quantity in zip(self._resources, amount, strict=True)
                 # 0 is an amount. A resource that is left out has none.
                 if resource.name in row["amount"]
             }
-            rows.append({"where": row.get("where", {}), "amount": named})
+            where = row.get("where", {})
+            limits.append(Limit(named, where))
+            numbers = {name: document_number(quantity) for name, quantity in named.items()}
+            rows.append({"where": where, "amount": numbers})
         # Absent instead of empty, as in snapshots: equal states have equal digests.
         node.pop(kind, None)
         if rows:
             node[kind] = rows
+        return limits
 
     def _end_kept_tasks(self, workload: Mapping[str, Any]) -> None:
         """Keep no tasks of a workload, as a decision does after such a change."""

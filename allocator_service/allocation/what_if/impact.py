@@ -12,6 +12,7 @@ from allocator_service.allocation.what_if.evaluations import answer_document
 from allocator_service.allocation.what_if.guarantees import unmet_in
 from allocator_service.allocation.what_if.lost_gangs import has_gangs, lost_gangs, removed_servers
 from allocator_service.core.errors import DomainError
+from allocator_service.pools.guarantees import refuse_limits_below_guarantees
 from allocator_service.pools.models import Pool, Server
 from allocator_service.pools.selectors import resources_of
 
@@ -90,6 +91,7 @@ def changes_impact(
     try:
         live = pool_state(pool.pk, now=now)
         changed = with_changes(live, changes, resources=resources_of(pool))
+        refuse_limits_below_guarantees(pool, changed.amounts, now=now)
         before = answer_document(live.document)
         answer = answer_document(changed.document)
     except DomainError as error:

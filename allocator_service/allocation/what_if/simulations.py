@@ -27,6 +27,7 @@ from allocator_service.core.jobs import ClaimLost, JobKind, complete_job, hold_j
 from allocator_service.core.locks import Lock
 from allocator_service.core.quantities import decimal_text
 from allocator_service.core.selecting import get_or_missing
+from allocator_service.pools.guarantees import refuse_limits_below_guarantees
 from allocator_service.pools.models import Pool
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
@@ -146,6 +147,7 @@ def _simulate(simulation: Simulation, now: datetime) -> tuple[int, dict[str, Any
     """Return the generation that the simulation starts from, and its result."""
     live = pool_state(simulation.pool_id, now=now)
     changed = with_changes(live, simulation.changes, resources=resources_of(simulation.pool))
+    refuse_limits_below_guarantees(simulation.pool, changed.amounts, now=now)
     # Both from one snapshot, to differ by the changes alone. The decision in force may be older.
     before, after = document_solve(live.document), document_solve(changed.document)
     result = _comparison(live, before, changed, after)

@@ -9,13 +9,15 @@ from django.db import IntegrityError, connection
 from allocator_service.allocation.models import Floors
 from allocator_service.allocation.services import retention_apply
 from allocator_service.allocation.what_if import evaluations
+from allocator_service.allocation.what_if.impact import changes_impact
 from allocator_service.allocation.what_if.simulations import simulation_run
 from allocator_service.core.clock import utc_now
+from allocator_service.core.display import instant_text
 from allocator_service.core.models import Event
 from allocator_service.core.outbox import events_after, events_seal
 from allocator_service.core.quantities import Resource
 from allocator_service.pools.group_admin import GroupForm
-from allocator_service.pools.models import Group, RecomputeJob
+from allocator_service.pools.models import Group, GroupTerms, RecomputeJob
 from allocator_service.tenants.models import Tenant
 from tests import factories
 
@@ -343,7 +345,7 @@ def test_a_limit_below_the_guarantees_under_it_is_refused(pool, operator, member
         assert put(operator, f"{PATH}/members/{slug}/", body).status_code == 200
     answer = patch(operator, f"{PATH}/groups/ml/", {"limit": [{"amount": {"gpu": 7}}]})
     assert (answer.status_code, answer.json()["code"]) == (422, "limit.below_guarantees")
-    assert answer.json()["errors"][0]["pointer"] == "/limit"
+    assert answer.json()["errors"][0]["pointer"] == "/limit/0"
     assert "It must be at least gpu=8, which is guaranteed under it" in answer.json()["detail"]
     kinds = {"where": {"gpu": "a10"}, "amount": {"gpu": 1}}
     fits = [{"amount": {"gpu": 8}}, kinds]
@@ -351,7 +353,101 @@ def test_a_limit_below_the_guarantees_under_it_is_refused(pool, operator, member
     more = {"weight": 1, "group": "ml", "guarantee": [{"amount": {"gpu": 5}}]}
     answer = put(operator, f"{PATH}/members/a/", more)
     assert (answer.status_code, answer.json()["code"]) == (422, "limit.below_guarantees")
-    assert answer.json()["errors"][0]["pointer"] == "/guarantee"
+    assert answer.json()["errors"][0]["pointer"] == "/guarantee/0"
+
+
+H100, A10, BOTH = ({"gpu": kind} for kind in ("h100", "a10", ["h100", "a10"]))
+
+
+def entries(*amounts):
+    return [{"where": where, "amount": {"gpu": amount}} for where, amount in amounts]
+
+
+@pytest.mark.parametrize(
+    ("limit", "of_group", "of_members", "needed"),
+    [
+        # A limit bounds the guarantees on a part of its servers, which add up if they differ.
+        (({}, 4), [], [[(H100, 5)]], 5),
+        (({}, 8), [], [[(H100, 5), (A10, 4)]], 9),
+        (({}, 8), [], [[(H100, 5)], [(A10, 4)]], 9),
+        (({}, 8), [], [[(H100, 5)], [({}, 4)]], 9),
+        ((BOTH, 4), [], [[(H100, 3)], [(A10, 2)]], 5),
+        ((BOTH, 4), [], [[({"gpu": "h100", "rack": "1"}, 5)]], 5),
+        # Of one node, or of a node and those below it, the larger is due.
+        (({}, 5), [], [[(H100, 5), ({}, 5)]], None),
+        (({}, 5), [], [[(H100, 3), (A10, 2), ({}, 4)]], None),
+        (({}, 5), [({}, 5)], [[(H100, 3)], [(A10, 2)]], None),
+        (({}, 5), [(H100, 5)], [[({}, 4)]], None),
+        (({}, 7), [(H100, 5)], [[({}, 4)], [({}, 4)]], 8),
+        (({}, 6), [(H100, 3), (A10, 4)], [[({}, 4)]], 7),
+        # What is guaranteed on more servers may run outside those of the limit.
+        ((H100, 4), [], [[({}, 5)]], None),
+        ((H100, 4), [], [[(BOTH, 5)], [(A10, 9)]], None),
+        (({"rack": "1"}, 4), [], [[(H100, 5)]], None),
+    ],
+)
+def test_a_limit_bounds_the_guarantees_on_some_of_its_servers(
+    db, operator, limit, of_group, of_members, needed
+):
+    factories.pool("shared", resources=[Resource("gpu", "")])
+    operator.post(f"{PATH}/groups/", {"slug": "ml", "name": "ML", "limit": entries(limit)})
+    inner = {"slug": "sub", "name": "Sub", "parent": "ml", "guarantee": entries(*of_group)}
+    answers = [operator.post(f"{PATH}/groups/", inner)]
+    for number, amounts in enumerate(of_members):
+        factories.tenant(f"m{number}")
+        body = {"weight": 1, "group": "sub", "guarantee": entries(*amounts)}
+        answers.append(operator.put(f"{PATH}/members/m{number}/", body))
+    if needed is None:
+        assert [answer.status_code for answer in answers] == [201] * len(answers)
+        return
+    answer = next(each for each in answers if each.status_code != 201)
+    assert (answer.status_code, answer.json()["code"]) == (422, "limit.below_guarantees")
+    assert f"and {needed} are guaranteed under it" in answer.json()["detail"]
+
+
+def test_a_later_collision_names_its_instant_and_row(pool, operator, members):
+    begins = (utc_now() + timedelta(days=40)).replace(hour=0, minute=0, second=0, microsecond=0)
+    late = {**entries((H100, 5))[0], "from": begins.isoformat()}
+    for slug in ("ml", "team"):
+        operator.post(f"{PATH}/groups/", {"slug": slug, "name": slug})
+    assert patch(operator, f"{PATH}/groups/ml/", {"limit": entries(({}, 4))}).status_code == 200
+    for path, body, pointer in (
+        (f"{PATH}/members/a/", {"weight": 1, "group": "ml"}, "/guarantee/1"),
+        (f"{PATH}/groups/team/", {"parent": "ml"}, "/guarantee/1"),
+    ):
+        change = put if "members" in path else patch
+        answer = change(operator, path, {**body, "guarantee": [*entries((A10, 1)), late]})
+        assert answer.status_code == 422
+        (error,) = answer.json()["errors"]
+        assert (error["code"], error["pointer"]) == ("limit.below_guarantees", pointer)
+        assert error["detail"].startswith(
+            f"From {instant_text(begins)} on, the limit of ml is 4 gpu"
+        )
+    created = {
+        "slug": "more",
+        "name": "More",
+        "limit": entries((BOTH, 9), ({}, 4)),
+        "guarantee": [late],
+    }
+    answer = operator.post(f"{PATH}/groups/", [{"slug": "first", "name": "First"}, created])
+    assert answer.json()["errors"][0]["pointer"] == "/1/limit/1"
+
+
+def test_a_limit_that_was_too_low_before_refuses_only_what_makes_it_worse(pool, operator, members):
+    """As pools of earlier releases may have one."""
+    operator.post(f"{PATH}/groups/", [{"slug": "ml", "name": "ML"}, {"slug": "sub", "name": "Sub",
+        "parent": "ml"}])  # fmt: skip
+    body = {"weight": 1, "group": "ml", "guarantee": entries((H100, 6))}
+    assert put(operator, f"{PATH}/members/a/", body).status_code == 200
+    GroupTerms.objects.filter(group__slug="ml", end=None).update(limit=entries(({}, "4")))
+    for change in (
+        {"weight": 2, "group": "sub"},
+        {"weight": 2, "group": "ml", "guarantee": entries((H100, 5))},
+    ):
+        assert put(operator, f"{PATH}/members/a/", change).status_code == 200
+    assert patch(operator, f"{PATH}/groups/sub/", {"limit": entries((A10, 1))}).status_code == 200
+    answer = put(operator, f"{PATH}/members/b/", {**body, "group": "sub"})
+    assert (answer.status_code, answer.json()["code"]) == (422, "limit.below_guarantees")
 
 
 def test_a_move_below_a_limit_that_is_less_than_the_guarantee_is_refused(pool, operator, members):
@@ -453,6 +549,42 @@ def test_a_what_if_of_guarantees(pool, operator, members):
     assert simulated(operator, {}) == {"a": 18, "b": 2}
     assert simulated(operator, {"own_servers": True}) == {"a": 12, "b": 8}
     assert simulated(operator, {"count": "above"}) == {"a": 19, "b": 1}
+
+
+def test_a_what_if_refuses_the_limits_that_the_change_refuses(pool, operator, members):
+    operator.post(f"{PATH}/groups/", {"slug": "ml", "name": "ML", "limit": entries(({}, 4))})
+    guarantee = {"guarantee": entries((H100, 5))}
+    put(operator, f"{PATH}/members/b/", {"weight": 1, **guarantee})
+    begins = (utc_now() + timedelta(days=40)).replace(hour=0, minute=0, second=0, microsecond=0)
+    late = {**entries(({}, 2))[0], "from": begins.isoformat()}
+    put(operator, f"{PATH}/members/a/", {"weight": 1, "limit": [late]})
+    for changes, pointer, start in (
+        (
+            {"members": [{"tenant": "a", "group": "ml", **guarantee}]},
+            "/members/0/guarantee/0",
+            "The",
+        ),
+        ({"members": [{"tenant": "b", "group": "ml"}]}, "/members/0/group", "The"),
+        ({"members": [{"tenant": "a", **guarantee}]}, "/members/0/guarantee/0", "From"),
+        (
+            {
+                "groups": [{"group": "ml", "limit": entries(({}, 9), (BOTH, 3))}],
+                "members": [{"tenant": "b", "group": "ml"}],
+            },
+            "/groups/0/limit/1",
+            "The",
+        ),
+    ):
+        made = operator.post(f"{PATH}/simulations/", changes)
+        simulation_run(simulation_id=made.json()["id"], clock=utc_now)
+        found = operator.get(made["Location"]).json()
+        assert found["status"] == "failed", changes
+        (error,) = found["error"]["errors"]
+        assert (error["code"], error["pointer"]) == ("limit.below_guarantees", pointer)
+        assert error["detail"].startswith(f"{start} ")
+        assert changes_impact(pool, changes, "", now=utc_now()).unknown == error["detail"]
+    moved = {"members": [{"tenant": "b", "group": "ml", "guarantee": entries((H100, 4))}]}
+    assert simulated(operator, moved)["b"] == 4
 
 
 def simulated(operator, changes):

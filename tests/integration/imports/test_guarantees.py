@@ -239,7 +239,17 @@ def test_later_guarantees_count_against_a_limit_while_both_hold(lab, command):
     apart = HEADER + ",a,,cpu=1;;;2030-01-01T00:00Z,cpu=2;;2030-01-01T00:00Z,,\n"
     assert command("import_groups", apart, "--dry-run").code == 0
     together = apart.replace("2030-01-01T00:00Z,cpu=2", "2030-01-02T00:00Z,cpu=2")
-    assert "limit.below_guarantees" in command("import_groups", together, "--dry-run").lines[0]
+    refused = command("import_groups", together, "--dry-run").lines[0]
+    assert (
+        "limit.below_guarantees /limit: From 1 January 2030, 00:00 UTC on, the limit of a"
+        in refused
+    )
+
+
+def test_a_limit_bounds_guarantees_on_some_of_its_servers(lab, command):
+    rows = HEADER + ",a,,cpu=1,,,\nmember,u1,a,,cpu=2; rack=1,,\n"
+    for options in (["--dry-run"], []):
+        assert "limit.below_guarantees" in command("import_groups", rows, *options).lines[0]
 
 
 def test_what_a_pool_cannot_have_together_refuses_the_file(lab, command):
