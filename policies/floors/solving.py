@@ -23,6 +23,7 @@ from policies.floors.parts import (
 )
 from policies.floors.placed_tasks import KeptTasks
 from policies.floors.pools import pools_of
+from policies.floors.sizes import certain_tasks
 from policies.floors.starting_state import StartingState, starting_state
 from policies.model.allocation import Allocation, Floors, current_placements_of
 from policies.model.current_placements import CurrentPlacements
@@ -105,15 +106,19 @@ def _divided(
     given = problem.guarantees[number]
     names = problem.groups if given.scope == "group" else problem.tenants
     whose = f"guarantee of {given.scope} {names[given.node]!r}"
+    large = ProblemTooLargeError(
+        "problem.too_large",
+        f"{whose}: its amount is that of more than {MOST_GUARANTEED_TASKS} whole tasks",
+    )
+    # Before the work, which takes seconds for some hundred million tasks.
+    if choice.whole_tasks and certain_tasks(pool) > MOST_GUARANTEED_TASKS:
+        raise large
     try:
         answer = solve(pool, choice, None)
     except ProblemTooLargeError as error:
         raise ProblemTooLargeError(error.code, f"{whose}: {error.detail}") from error
     if choice.whole_tasks and answer.tasks.sum() > MOST_GUARANTEED_TASKS:
-        raise ProblemTooLargeError(
-            "problem.too_large",
-            f"{whose}: its amount is that of more than {MOST_GUARANTEED_TASKS} whole tasks",
-        )
+        raise large
     return answer
 
 

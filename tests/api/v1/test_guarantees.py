@@ -245,6 +245,43 @@ def test_what_is_not_computed_is_left_to_the_next_decision(pool, operator, membe
     assert "warnings" not in answer.json()
 
 
+def test_a_guarantee_of_more_whole_tasks_than_are_decided_is_refused(pool, operator, members):
+    operator.post(f"{PATH}/groups/", {"slug": "ml", "name": "ML"})
+    for slug in ("a", "b"):
+        put(operator, f"{PATH}/members/{slug}/", {"weight": 1, "group": "ml"})
+    more = {"tenant": "a", "name": "more", "demand": {"gpu": 1}}
+    assert operator.post(f"{PATH}/workloads/", more).status_code == 201
+    later = (utc_now() + timedelta(days=9)).isoformat()
+    few = {"amount": {"gpu": 4}}
+    for amount in (5_100_000, 10**9):
+        for row in ({"amount": {"gpu": amount}}, {"amount": {"gpu": amount}, "from": later}):
+            answers = [
+                patch(operator, f"{PATH}/groups/ml/", {"guarantee": [few, row]}),
+                put(operator, f"{PATH}/members/a/", {"group": "ml", "guarantee": [few, row]}),
+            ]
+            if pool.policy_mode == "divisible":
+                assert [answer.status_code for answer in answers] == [200, 200]
+                continue
+            for answer in answers:
+                assert answer.status_code == 422
+                (error,) = answer.json()["errors"]
+                assert (error["code"], error["pointer"]) == ("problem.too_large", "/guarantee/1")
+                assert "more than 5000000 whole tasks" in error["detail"]
+    if pool.policy_mode == "divisible":
+        changed = {"policy": {"name": pool.policy_name, "mode": "indivisible"}}
+        answer = patch(operator, f"{PATH}/", changed)
+        assert (answer.status_code, answer.json()["code"]) == (422, "problem.too_large")
+        assert answer.json()["errors"][0]["pointer"] == "/policy/mode"
+    assert factories.decision(pool).status == "succeeded"
+
+
+def test_a_guarantee_of_one_workload_may_be_of_any_number_of_tasks(pool, operator, members):
+    row = {"amount": {"gpu": 10**9}}
+    answer = put(operator, f"{PATH}/members/a/", {"weight": 1, "guarantee": [row]})
+    assert [each["code"] for each in answer.json()["warnings"]] == ["guarantee.unmet"]
+    assert factories.decision(pool).status == "succeeded"
+
+
 def test_a_pool_decides_again_when_a_guarantee_begins_and_ends(pool, operator, members):
     now = utc_now().replace(microsecond=0)
     begins, ends = now + timedelta(hours=1), now + timedelta(hours=3)

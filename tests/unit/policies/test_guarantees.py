@@ -504,6 +504,27 @@ def test_a_guarantee_of_too_many_whole_tasks_is_named(amount, monkeypatch):
     assert verify(problem, answer).valid
 
 
+def of_two_workloads(demand, amount):
+    return Problem.create(
+        resources=["gpu"], capacity=[[100]], tenants=["a"], workload_tenant=[0, 0], demand=demand,
+        workload_names=["x", "y"], guarantees=[Guarantee("tenant", 0, np.array([amount]))],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("policy", ["drf", "drfh"])
+def test_a_guarantee_of_far_too_many_whole_tasks_is_refused_before_they_are_placed(policy):
+    """Placing them would raise `SolveTimeoutError`."""
+    problem = of_two_workloads([[1], [1]], 1e9)
+    with pytest.raises(ProblemTooLargeError, match=r"tenant 'a': .* 5000000 whole"):
+        solve(problem, policy, mode="indivisible", time_limit=0.2)
+
+
+def test_a_guarantee_of_too_many_tasks_of_two_sizes_is_refused():
+    """The largest demand alone does not show that they are too many."""
+    with pytest.raises(ProblemTooLargeError, match="5000000 whole tasks"):
+        solve(of_two_workloads([[1], [4]], 9e6), "drfh", mode="indivisible")
+
+
 def test_properties_of_an_answer_with_guarantees_are_decided():
     answer = solve(contested_problem(np.random.default_rng(3)), "drfh")
     verdicts = properties_of(answer, seconds=5).verdicts
