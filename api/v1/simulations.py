@@ -32,6 +32,7 @@ from api.contract.pagination import by_id
 from api.contract.parameters import PageParameters
 from api.resources import PoolResource
 from api.v1.costs import ChangeCostDocument, CostReader
+from api.v1.limits import UnmetGuarantee
 from api.v1.members import tier_field
 from api.v1.pools import PolicyFields
 from api.v1.run_documents import MAX_ROWS
@@ -229,10 +230,32 @@ class LostGangDocument(documents.Document):
     detail = documents.TextField(max_length=1_000)
 
 
+class OutcomeDocument(documents.Document):
+    min_weighted_share = documents.NumberField(allow_null=True)
+    jain_index = documents.NumberField(allow_null=True)
+    utilization = documents.PoolQuantitiesField()
+    guarantees_unmet = documents.ListField(
+        UnmetGuarantee,
+        min_items=0,
+        required=False,
+        description="Guarantees that are not met in full, as in the summary of a decision. Absent if"
+        " all are met.",
+    )
+
+
+class OutcomesDocument(documents.Document):
+    before = documents.DocumentField(OutcomeDocument)
+    after = documents.DocumentField(OutcomeDocument)
+
+
 class ResultDocument(documents.Document):
     tenants = documents.ListField(TenantComparison, min_items=0, max_items=MAX_ROWS)
     workloads = documents.ListField(WorkloadComparison, min_items=0, max_items=MAX_ROWS)
-    summary = documents.ObjectField(allow_null=True, description="Of the pool, before and after.")
+    summary = documents.DocumentField(
+        OutcomesDocument,
+        allow_null=True,
+        description="Outcome for the pool, before and after. null for a tenant.",
+    )
     lost = documents.ListField(
         LostGangDocument,
         min_items=0,

@@ -35,6 +35,8 @@ from policies import Allocation, summary_document
 
 MAX_PENDING_PER_CALLER = 20
 TENANT_PARTS = {"workloads"}
+# Numbers of a decision's summary that a simulation compares.
+_OUTCOME = ("min_weighted_share", "jain_index", "utilization", "guarantees_unmet")
 
 
 @transaction.atomic
@@ -243,4 +245,5 @@ def _workload_rows(
 
 def _summary(allocation: Allocation) -> dict[str, Any]:
     summary = summary_document(allocation)
-    return {key: summary[key] for key in ("min_weighted_share", "jain_index", "utilization")}
+    # `guarantees_unmet` is absent if all are met, as in the summary of a decision.
+    return {key: summary[key] for key in _OUTCOME if key in summary}

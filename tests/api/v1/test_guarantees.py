@@ -588,6 +588,25 @@ def test_a_what_if_of_guarantees(pool, operator, members):
     assert simulated(operator, {"count": "above"}) == {"a": 19, "b": 1}
 
 
+def test_a_what_if_names_the_guarantees_that_it_would_not_meet(pool, operator, members):
+    changes = {"members": [{"tenant": "a", "guarantee": [{"amount": {"gpu": 1000}}]}]}
+    made = operator.post(f"{PATH}/simulations/", changes)
+    simulation_run(simulation_id=made.json()["id"], clock=utc_now)
+    summary = operator.get(made["Location"]).json()["result"]["summary"]
+    assert "guarantees_unmet" not in summary["before"]
+    body = {"weight": 1, "guarantee": [{"amount": {"gpu": 1000}}]}
+    assert put(operator, f"{PATH}/members/a/", body).status_code == 200
+    decided = operator.get(f"/api/v1/runs/{factories.decision(pool).pk}/").json()["summary"]
+    (unmet,) = summary["after"]["guarantees_unmet"]
+    assert unmet["met"] == 0.02
+    assert summary["after"]["guarantees_unmet"] == decided["guarantees_unmet"]
+    # It names members and groups, which the simulation of a tenant does not.
+    tenant = factories.client("tenant", Tenant.objects.get(slug="b"))
+    made = tenant.post(f"{PATH}/simulations/", {})
+    simulation_run(simulation_id=made.json()["id"], clock=utc_now)
+    assert tenant.get(made["Location"]).json()["result"]["summary"] is None
+
+
 def test_a_what_if_refuses_the_limits_that_the_change_refuses(pool, operator, members):
     operator.post(f"{PATH}/groups/", {"slug": "ml", "name": "ML", "limit": entries(({}, 4))})
     guarantee = {"guarantee": entries((H100, 5))}

@@ -343,6 +343,20 @@ class SimulationResultWorkload(TypedDict):
     after: SimulationResultWorkloadBefore | None
 
 
+class SimulationResultSummaryBefore(TypedDict):
+    min_weighted_share: float | None
+    jain_index: float | None
+    utilization: dict[str, float | str]
+    # Guarantees that are not met in full, as in the summary of a decision. Absent if all are met.
+    guarantees_unmet: NotRequired[list[EvaluationSummaryGuaranteesUnmet]]
+
+
+class SimulationResultSummary(TypedDict):
+    # Outcome for the pool, before and after. null for a tenant.
+    before: SimulationResultSummaryBefore
+    after: SimulationResultSummaryBefore
+
+
 class SimulationResultLost(TypedDict):
     tenant: str
     workload: str
@@ -384,8 +398,8 @@ class SimulationResultCost(TypedDict):
 class SimulationResult(TypedDict):
     tenants: list[SimulationResultTenant]
     workloads: list[SimulationResultWorkload]
-    # Of the pool, before and after.
-    summary: dict[str, Any] | None
+    # Outcome for the pool, before and after. null for a tenant.
+    summary: SimulationResultSummary | None
     # Running tasks of several pieces that end because a piece is on a server that the simulation
     # drains or retires.
     lost: list[SimulationResultLost]
