@@ -5,17 +5,23 @@ shown. What a tenant did elsewhere, before it entered the group or after it left
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from django.db.models import QuerySet
 
 from allocator_service.allocation.models import Run
-from allocator_service.allocation.trees import GROUP, MEMBER, TreeNode, run_tree
+from allocator_service.allocation.trees import GROUP, MEMBER, Tree, TreeNode, run_tree
 from allocator_service.core.selecting import missing
 from allocator_service.pools.models import Group, GroupTerms, MembershipTerms, Pool
 from allocator_service.pools.selectors import group_missing, group_terms_of, members_of
-from allocator_service.pools.tree_history import Place, group_named, groups_before, places_before
+from allocator_service.pools.tree_history import (
+    Place,
+    group_named,
+    groups_before,
+    places_before,
+    slugs_before,
+)
 from allocator_service.tenants.models import Tenant
 from api.contract.errors import Forbidden
 from api.contract.fields import is_slug
@@ -43,8 +49,31 @@ class Subtree:
 
     def groups_of_run(self, run: Run) -> set[str]:
         """Return the slugs of the groups that were below when a run began, including the group's own."""
-        found = groups_before(group=self.group, before=run.started_at or run.created_at)
-        return set(Group.objects.filter(pk__in=found).values_list("slug", flat=True))
+        before = run.started_at or run.created_at
+        found = groups_before(group=self.group, before=before)
+        # Retired groups are left out: another group of the same slug may have been elsewhere.
+        return slugs_before(groups=found, before=before)
+
+    def tree_of_run(self, run: Run) -> Tree:
+        """Return the tree of a decision from the group down, as if the group were the pool's child."""
+        tree = run_tree(run)
+        tenants = Tenant.objects.filter(pk__in=self.of_run(run)).values_list("slug", flat=True)
+        below = {GROUP: self.groups_of_run(run), MEMBER: set(tenants)}
+        nodes: list[TreeNode] = []
+        reached, above = set(), 0
+        # Each node follows its parent. Only what the decision itself had below the group counts.
+        for node in tree.nodes:
+            if node.name not in below[node.kind]:
+                continue
+            if (node.kind, node.name) == (GROUP, self.group.slug):
+                # The group above, and how many there are, are not the caller's to know.
+                above, node = node.depth, replace(node, parent=None)
+            elif node.parent not in reached:
+                continue
+            if node.kind == GROUP:
+                reached.add(node.name)
+            nodes.append(replace(node, depth=node.depth - above))
+        return Tree(tree.resources, nodes)
 
     def nodes_of_run(self, run: Run) -> dict[tuple[str, str], TreeNode]:
         """Return the nodes of a decision that were below when its run began, by kind and name."""

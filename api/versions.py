@@ -13,7 +13,7 @@ from rest_framework.response import Response
 from allocator_service import __version__
 from allocator_service.allocation.selectors import decision_version
 from allocator_service.core.clock import utc_now
-from allocator_service.pools.selectors import pools_version
+from allocator_service.pools.selectors import pools_for, pools_version
 from api.contract.conditional import is_known, not_modified
 from api.contract.operations import Operation
 from api.pseudonyms import secret
@@ -45,6 +45,10 @@ def of_decision(view: PoolView) -> Sequence[object] | None:
 
 def of_pools(view: ContractView) -> Sequence[object]:
     """Return the version of the pools that the caller may see."""
+    if view.caller.group is not None:
+        # A version of all pools would change with those that the key does not see.
+        own = pools_for(None).filter(slug=view.caller.pool)
+        return (*own.values_list("version", "generation"),)
     return (pools_version(view.tenant),)
 
 

@@ -243,6 +243,13 @@ def groups_before(*, group: Group, before: datetime) -> set[int]:
     return {group.pk} | {each for each in parents if _path_to(group, each, parents) is not None}
 
 
+def slugs_before(*, groups: Collection[int], before: datetime) -> set[str]:
+    """Return the slugs of those groups that were present just before an instant."""
+    terms = GroupTerms.objects.filter(group__in=groups, start__lt=before)
+    present = terms.filter(Q(end=None) | Q(end__gte=before))
+    return set(present.values_list("group__slug", flat=True))
+
+
 def _last_terms(pool: Pool, before: datetime) -> dict[int, GroupTerms]:
     terms = GroupTerms.objects.filter(group__pool=pool, start__lt=before)
     last = terms.order_by("group_id", "-start").distinct("group_id").select_related("group")

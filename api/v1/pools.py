@@ -32,7 +32,7 @@ from allocator_service.pools.services import (
     pool_retire,
     pool_update,
 )
-from api.auth import EVERY_SCOPE, EVERY_SCOPE_GROUP_AND_AGENT, OPERATOR
+from api.auth import EVERY_SCOPE_AND_GROUP, EVERY_SCOPE_GROUP_AND_AGENT, OPERATOR
 from api.contract import documents
 from api.contract.conditional import is_known, not_modified
 from api.contract.operations import creates, lists, retires, shows, updates
@@ -160,7 +160,7 @@ class PoolDeclaration(Resource):
 
 
 class PoolsView(PoolDeclaration):
-    scopes: ClassVar = {"GET": EVERY_SCOPE, "POST": OPERATOR}
+    scopes: ClassVar = {"GET": EVERY_SCOPE_AND_GROUP, "POST": OPERATOR}
     of_a_pool = ("GET",)
     parameters = PageParameters
 
@@ -169,10 +169,12 @@ class PoolsView(PoolDeclaration):
     def get(self, request: Request) -> Response:
         """List the open pools, by slug.
 
-        A tenant key sees the pools that the tenant is a member of; operator and billing keys see
-        all, or the one that they are bound to. Retired pools are not listed.
+        A tenant key sees the pools that the tenant is a member of, and a group key its group's;
+        operator and billing keys see all, or the one that they are bound to. Retired pools are not
+        listed.
         """
-        seen = pools_for(self.tenant)
+        # A group's key has no tenant: its pool limits it.
+        seen = pools_for(None if self.caller.group is not None else self.tenant)
         # The route is open to keys of one pool, and must show them no other.
         return self.answer_list(seen.filter(slug=self.caller.pool) if self.caller.pool else seen)
 

@@ -24,12 +24,13 @@ from allocator_service.allocation.trees import (
 from allocator_service.core.display import twelve_digits
 from allocator_service.pools.limits import MAX_LIMITS
 from allocator_service.tenants.models import Tenant
-from api.auth import EVERY_SCOPE
+from api.auth import EVERY_SCOPE_AND_GROUP
 from api.contract import documents
 from api.contract.operations import lists
 from api.contract.pagination import page_of_fixed
 from api.contract.parameters import PageParameters
 from api.pseudonyms import group_name, tenant_name
+from api.subtrees import Subtree
 from api.v1.members import tier_field
 from api.v1.reports.documents import RatiosField
 from api.v1.run_documents import MAX_ROWS
@@ -146,7 +147,7 @@ _OWN_SERVERS = ("own_servers.met", "own_servers.limited_by")
 
 
 class TreeView(OneRunView):
-    scopes: ClassVar = {"GET": EVERY_SCOPE}
+    scopes: ClassVar = {"GET": EVERY_SCOPE_AND_GROUP}
     parameters = PageParameters
 
     @lists(TreeNodeDocument, "List the tree of groups and members", problems=(409, 410))
@@ -155,11 +156,18 @@ class TreeView(OneRunView):
 
         A tenant key sees its own member and the names, weights, tiers, limits and guarantees of the
         groups above it; their other numbers are null. In a transparent pool it sees the whole tree,
-        the others under pseudonyms. A run that did not succeed answers 409 `run.not_succeeded`; once
-        its retention is over, the answer is 410 `run.pruned`. Numbers have twelve digits.
+        the others under pseudonyms. A group key sees its group and what was below it when the run
+        began, with `depth` counted from its group, whose `parent` is null. A run that did not succeed
+        answers 409 `run.not_succeeded`; once its retention is over, the answer is 410 `run.pruned`.
+        Numbers have twelve digits.
         """
         found = self.run(run)
-        tree = tree_for(found, caller=self.tenant)
+        subtree = self.subtree(found)
+        tree = (
+            tree_for(found, caller=self.tenant)
+            if subtree is None
+            else tree_below(found, subtree=subtree)
+        )
         # The tree of a run never changes, so that a position stays that of its node.
         page = page_of_fixed(f"tree:{found.pk}", tree.nodes, **self.query)
         names = [resource.name for resource in tree.resources]
@@ -200,6 +208,19 @@ def tree_for(run: Run, *, caller: Tenant | None) -> Tree:
         group=group,
         member=lambda slug: tenant_name(slug, pool=run.pool, caller=caller),
     )
+
+
+def tree_below(run: Run, *, subtree: Subtree) -> Tree:
+    """Return the tree from the group of a caller down. It names nothing beside or above the group.
+
+    Raises as `tree_for`.
+    """
+    tree, known = subtree.tree_of_run(run), subtree.groups_of_run(run)
+
+    def group(slug: str) -> str:
+        return group_name(slug, pool=run.pool, known=known)
+
+    return replace(tree, nodes=[_with_reasons(_rounded(node), group) for node in tree.nodes])
 
 
 def _veiled(node: TreeNode, group: Callable[[str], str]) -> TreeNode:

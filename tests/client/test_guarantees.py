@@ -6,7 +6,7 @@ import pytest
 
 from tests.client.answers import TENANTS, decision
 from tests.client.test_limiting import UNIT
-from tests.client.test_transport import JSON, page
+from tests.client.test_transport import JSON, PROBLEM, page
 from tests.client.test_trees import node
 
 GPUS = {"where": {"gpu": ["h100"]}, "amount": {"gpu": 8}, "has": {"gpu": 6}}
@@ -85,3 +85,62 @@ def test_the_share_as_json_has_the_nodes_of_the_tenant(alloc, told, nodes):
     assert [each["name"] for each in document["nodes"]] == ["physics", "ml"]
     assert document["nodes"][0]["guarantee"] == nodes[1]["guarantee"]
     assert [row["tenant"] for row in document["entitlements"]["tenants"]] == ["physics"]
+
+
+AMOUNTS = {name: {"cpu": "8"} for name in ("entitled", "has", "lent", "borrowed", "unused")}
+SUMS = {"run": "r-1", "generation": 9, "at": "2027-01-04T08:00:00Z"}
+NO_TENANTS = (403, PROBLEM, {"status": 403, "code": "auth.scope", "detail": "Not by this key."})
+
+
+def used(**node):
+    return {**node, "used": {"cpu": "3600"}, "sharing_degree": {"resources": {"cpu": 1.5}}}
+
+
+def test_a_key_of_a_group_sees_its_sum_and_the_groups_and_members_below(alloc, told):
+    shares = {
+        **SUMS, "group": {"group": "ml", **AMOUNTS}, "groups": [{"group": "speech", **AMOUNTS}],
+        "tenants": [{"tenant": "ada", **AMOUNTS, "returns": None}],
+    }  # fmt: skip
+    report = {
+        "group": used(group="ml"), "groups": [used(group="speech")], "tenants": [used(tenant="ada")],
+    }  # fmt: skip
+    nodes = [node("group", "ml"), node("group", "speech", "ml", 1), node("member", "ada", "ml", 1)]
+    tree = page(nodes, None, last=True)
+    told(NO_TENANTS, (200, JSON, shares), (200, JSON, report), tree, (200, JSON, UNIT))
+    done = alloc("share", "lab")
+    assert done.exit_code == 0, done.stderr
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert [line[0] for line in lines if line[1:3] == ["cpu", "(core)"]] == [
+        "ml/",
+        "speech/",
+        "ada",
+    ]
+    assert lines[1][3:] == ["8", "8", "8", "8", "1", "1.5"]
+
+
+def test_a_key_of_a_group_asks_for_one_tenant_in_the_group_of_it(alloc, told):
+    nodes = [
+        node("group", "ml"),
+        node("group", "speech", "ml", 1),
+        node("member", "ada", "speech", 2),
+    ]
+    tree = page(nodes, None, last=True)
+    own = {**SUMS, "group": {"group": "ml", **AMOUNTS}, "groups": [], "tenants": []}
+    inner = {**own, "tenants": [{"tenant": "ada", **AMOUNTS, "returns": None}]}
+    report = {"group": used(group="speech"), "groups": [], "tenants": [used(tenant="ada")]}
+    service = told(
+        (200, JSON, own), tree, (200, JSON, inner), (200, JSON, report), tree, (200, JSON, UNIT)
+    )
+    done = alloc("share", "lab", "--tenant", "ada")
+    assert done.exit_code == 0, done.stderr
+    assert "ml/" not in done.stdout
+    asked = [path for _, path, _ in service.asked]
+    assert "/api/v1/pools/lab/entitlements/?group=speech" in asked
+    assert "/api/v1/pools/lab/reports/sharing-degree/?group=speech" in asked
+
+
+def test_a_key_of_a_group_names_whom_it_asks_why_about(alloc, told):
+    told(NO_TENANTS)
+    done = alloc("why", "lab")
+    assert done.exit_code == 2
+    assert "name one with --tenant" in done.stderr

@@ -16,7 +16,7 @@ def node(kind, name, parent=None, depth=0, **more):
 
 def test_the_tree_is_drawn_with_what_each_node_has_and_wants(alloc, told):
     nodes = [
-        node("group", "ml", weight=3, part=0.75, level=0.5, has={"cpu": 12.5, "gpu": 4}, tier=-1),
+        node("group", "ml", weight=3, part=1.0, level=0.5, has={"cpu": 12.5, "gpu": 4}, tier=-1),
         node("member", "vision", "ml", 1, wants={"cpu": 12500.0, "gpu": 4.0}),
         node("member", "speech", "ml", 1),
         node("member", "guest", best_effort=True, part=0.0, level=None),
@@ -27,7 +27,7 @@ def test_the_tree_is_drawn_with_what_each_node_has_and_wants(alloc, told):
     assert done.stdout.splitlines() == [
         "NODE                     WEIGHT     PART  LEVEL  CPU (core)     WANTS  GPU  WANTS",
         "lab                           -  100.0 %      -        14.5  no limit    4      6",
-        "├── ml/ (tier -1)             3   75.0 %    0.5        12.5  no limit    4      3",
+        "├── ml/ (tier -1)             3  100.0 %    0.5        12.5  no limit    4      3",
         "│   ├── vision                1   50.0 %   0.25           2    12,500    0      4",
         "│   └── speech                1   50.0 %   0.25           2  no limit    0      3",
         "└── guest (best effort)       1    0.0 %      -           2  no limit    0      3",
@@ -57,6 +57,15 @@ def test_numbers_of_the_tree_that_a_key_may_not_see_are_dashes(alloc, told):
         "0",
         "3",
     ]
+
+
+def test_a_part_of_the_pool_is_not_summed_as_the_pool(alloc, told):
+    """A key of a group sees its group alone."""
+    nodes = [node("group", "ml", part=0.75), node("member", "vision", "ml", 1)]
+    told(decision(9), (200, JSON, POOL), page(nodes, None, last=True))
+    lines = alloc("tree", "lab").stdout.splitlines()
+    assert lines[1].split() == ["lab", "-", "100.0", "%", *"-----"]
+    assert lines[2].split()[:3] == ["└──", "ml/", "1"]
 
 
 def test_the_tree_is_json_or_the_services_csv(alloc, told):

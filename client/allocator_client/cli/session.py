@@ -17,7 +17,7 @@ from allocator_client._generated.documents.servers_and_workloads import Workload
 from allocator_client.cli import profiles
 from allocator_client.cli.failures import Failure, NotSetUp
 from allocator_client.client import Client
-from allocator_client.errors import AllocatorError
+from allocator_client.errors import AllocatorError, Problem
 
 P = ParamSpec("P")
 _NAMED = 20  # pools that a refusal lists
@@ -47,8 +47,14 @@ class Session:
     @cached_property
     def tenant(self) -> str | None:
         """Tenant of the key, or None for a key that sees several."""
-        # Two are enough to know that the key is not of one tenant.
-        seen = list(islice(self.client.tenants_list(limit=2), 2))
+        try:
+            # Two are enough to know that the key is not of one tenant.
+            seen = list(islice(self.client.tenants_list(limit=2), 2))
+        except Problem as problem:
+            # A key of a group sees members of its pool, and no list of tenants.
+            if problem.code != "auth.scope":
+                raise
+            return None
         return seen[0]["slug"] if len(seen) == 1 else None
 
     def tenant_or(self, given: str | None) -> str:

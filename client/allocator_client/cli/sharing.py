@@ -14,6 +14,7 @@ from allocator_client._generated.documents.enforcement import (
     EntitlementsGroupBudget,
 )
 from allocator_client._generated.documents.reports import SharingDegreeDocument
+from allocator_client.cli.failures import Failure
 from allocator_client.cli.guarantees import guarantee_texts, loan_texts
 from allocator_client.cli.output import (
     echo,
@@ -35,6 +36,7 @@ from allocator_client.cli.words import (
     number,
     quantities,
 )
+from allocator_client.client import Client
 
 
 @click.command()
@@ -50,7 +52,8 @@ def share(session: Session, pool: str | None, everyone: bool, tenant: str | None
     the usage of the last 7 days, in the resource's unit × hours. The sharing DEGREE is this usage
     divided by the usage that was possible alone in one's own part of the pool. Above 1, sharing was
     worth it. Below the table are budgets, limits, guarantees, loans and, if the pool has prices, the
-    cost of the allocation per hour and over 30 days.
+    cost of the allocation per hour and over 30 days. A key of a
+    group has rows of the group, of the groups directly below it and of its own members.
     """
     if everyone and tenant:
         raise click.UsageError("--all and --tenant exclude each other.")
@@ -62,11 +65,18 @@ def share(session: Session, pool: str | None, everyone: bool, tenant: str | None
         print_file(client.pools_reports_sharing_degree_show_as(slug, format="csv", tenant=tenant))
         return
     shares = client.pools_entitlements_show(slug).body
-    report = client.pools_reports_sharing_degree_show(slug, tenant=tenant).body
-    if tenant:
-        shares["tenants"] = [row for row in shares["tenants"] if row["tenant"] == tenant]
+    group = None
+    if tenant and "group" in shares:
+        # A group's key gets the sum of its group: the tenant is in it or in one of those below.
+        group = _group_of(client, shares["run"], tenant)
+        shares = client.pools_entitlements_show(slug, group=group).body
+    report = client.pools_reports_sharing_degree_show(
+        slug, tenant=None if group else tenant, group=group
+    ).body
     nodes = cast("list[TreeNodeDocument]", list(client.runs_tree_list(shares["run"])))
     if tenant:
+        shares.pop("group", None), shares.pop("groups", None)
+        shares["tenants"] = [row for row in shares["tenants"] if row["tenant"] == tenant]
         nodes = _path_of(nodes, tenant)
     if session.format == "json":
         print_json({"entitlements": shares, "sharing_degree": report, "nodes": nodes})
@@ -113,6 +123,15 @@ def share(session: Session, pool: str | None, everyone: bool, tenant: str | None
             _print_amounts(node, unit)
 
 
+def _group_of(client: Client, run: str, tenant: str) -> str:
+    """Return the group of a member below a key's group. Raises `Failure` if it is not below."""
+    nodes = cast("list[TreeNodeDocument]", list(client.runs_tree_list(run)))
+    path = _path_of(nodes, tenant)
+    if not path or path[0]["parent"] is None:
+        raise Failure(f"The decision in force has no member {tenant} below the key's group.")
+    return path[0]["parent"]
+
+
 def _path_of(nodes: Sequence[TreeNodeDocument], tenant: str) -> list[TreeNodeDocument]:
     """Return the node of a member and of the groups above it, the nearest first."""
     by_name = {node["name"]: node for node in nodes if node["kind"] == "group"}
@@ -127,10 +146,11 @@ def _path_of(nodes: Sequence[TreeNodeDocument], tenant: str) -> list[TreeNodeDoc
 
 
 def _guaranteed_amounts(nodes: Iterable[TreeNodeDocument]) -> dict[str, Mapping[str, Any]]:
-    """Return the guaranteed amounts of members, empty if nothing is guaranteed."""
+    """Return the guaranteed amounts by the names of rows, empty if nothing is guaranteed."""
     # An older service has no guarantees.
     found: dict[str, Mapping[str, Any]] = {
-        node["name"]: node.get("guaranteed") or {} for node in nodes if node["kind"] == "member"
+        f"{node['name']}{'/' if node['kind'] == 'group' else ''}": node.get("guaranteed") or {}
+        for node in nodes
     }
     return found if any(any(amounts.values()) for amounts in found.values()) else {}
 
@@ -172,16 +192,14 @@ def _share_rows(
     unit: dict[str, str],
     guaranteed: Mapping[str, Mapping[str, Any]],
 ) -> Iterator[Sequence[str]]:
-    used = {row["tenant"]: row for row in report["tenants"]}
-    for row in shares["tenants"]:
-        past = used.get(row["tenant"])
+    for label, row, past in _named_rows(shares, report):
         for name in unit:
             degree = past["sharing_degree"]["resources"].get(name) if past else None
-            floor = guaranteed.get(row["tenant"], {}).get(name, 0)
+            floor = guaranteed.get(label, {}).get(name, 0)
             # The service states use in unit × seconds.
             hours = Decimal(past["used"].get(name, "0")) / SECONDS_PER_HOUR if past else None
             yield (
-                row["tenant"],
+                label,
                 f"{name} ({unit[name]})" if unit[name] else name,
                 number(row["entitled"].get(name, 0)),
                 *((number(floor),) if guaranteed else ()),
@@ -192,3 +210,17 @@ def _share_rows(
                 number(hours),
                 number(degree),
             )
+
+
+def _named_rows(
+    shares: EntitlementsDocument, report: SharingDegreeDocument
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the name, the entitlement and the usage of the group, of those below it and of tenants."""
+    groups = [*filter(None, [shares.get("group")]), *shares.get("groups", ())]
+    usage = [*filter(None, [report.get("group")]), *report.get("groups", ())]
+    used_by_group = {row["group"]: row for row in usage}
+    for group in groups:
+        yield f"{group['group']}/", group, used_by_group.get(group["group"])
+    used = {row["tenant"]: row for row in report["tenants"]}
+    for row in shares["tenants"]:
+        yield row["tenant"], row, used.get(row["tenant"])

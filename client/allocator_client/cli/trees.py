@@ -12,6 +12,7 @@ from allocator_client.cli.session import Session, pool_argument, units, with_ses
 from allocator_client.cli.words import limit_text, number, percent
 
 _NO_LIMIT = "no limit"
+_ROUNDING = 1e-9
 
 
 @click.command()
@@ -26,7 +27,7 @@ def tree(session: Session, pool: str | None) -> None:
     Three columns are shown if any such amount is in force. LIMIT is the allocated part of each limit.
     GUARANTEED is the guaranteed amount and the fraction that is met. LENDS is the amount that others
     have of the most that a member lends. A tenant's key sees the numbers of other nodes in transparent
-    pools only.
+    pools only. A key of a group sees its group and all below it.
     """
     slug = session.pool(pool)
     client = session.client
@@ -61,10 +62,15 @@ def _pool_row(
 ) -> Sequence[str]:
     """Return the row of the pool with the sums of its children, where all are known."""
     top = [node for node in nodes if node["parent"] is None]
+    parts = [node["part"] or 0.0 for node in top]
+    # A key of a group sees its part of the pool. Without parts, weights do not count.
+    is_part = 0 < sum(parts) < 1 - _ROUNDING
     cells = []
     for name in unit:
         has = [None if node["has"] is None else float(node["has"].get(name, 0)) for node in top]
         wants = [_wants(node, name) for node in top]
+        if is_part:
+            has, wants = [None], [None]
         # A sum without the hidden numbers would look like that of the pool.
         cells.append(number(None if None in has else sum(cast("list[float]", has))))
         if _NO_LIMIT in wants:

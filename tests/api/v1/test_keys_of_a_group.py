@@ -139,6 +139,7 @@ FOREIGN = {
     "/api/v1/pools/lab/budgets/{budget}/history/": ("GET",),
     "/api/v1/runs/{run}/": ("GET",),
     "/api/v1/runs/{run}/allocations/": ("GET",),
+    "/api/v1/runs/{run}/tree/": ("GET",),
     "/api/v1/runs/{own_run}/explanation/{tenant}/": ("GET",),
 }
 
@@ -192,7 +193,78 @@ def test_every_route_of_the_matrix_that_a_group_key_has_is_in_the_test_of_two_wo
         for template, methods in FOREIGN.items()
         for method in methods
     }
-    assert having == tried
+    # The list of pools names none in its path: a test of its own has what it shows.
+    assert having - {("/api/v1/pools/", "GET")} == tried
+
+
+def test_the_list_of_pools_has_its_own_alone_and_changes_with_no_other(tree, operator):
+    before = tree.manager.get("/api/v1/pools/")
+    assert names(before, "slug") == ["lab"]
+    assert before.json()["results"] == [tree.manager.get(f"{LAB}/").json()]
+    factories.pool("third")
+    factories.member(tree.other, tree.ada, "science")
+    after = tree.manager.get("/api/v1/pools/")
+    assert (after.content, after["ETag"]) == (before.content, before["ETag"])
+    assert names(tree.manager.get("/api/v1/pools/?limit=1"), "slug") == ["lab"]
+
+
+@pytest.mark.parametrize("transparent", [False, True])
+def test_the_tree_of_a_run_begins_at_the_group(tree, operator, transparent):
+    tree.lab.transparent = transparent
+    tree.lab.save()
+    path = f"/api/v1/runs/{tree.run.pk}/tree/"
+    whole = {(row["kind"], row["name"]): row for row in operator.get(path).json()["results"]}
+    shown = tree.manager.get(path).json()["results"]
+    assert [(row["name"], row["parent"], row["depth"]) for row in shown] == [
+        ("science", None, 0), ("ml", "science", 1), ("ada", "ml", 2),
+    ]  # fmt: skip
+    assert shown == [whole[row["kind"], row["name"]] for row in shown]
+    inner = factories.client(GROUP, group=tree.ml).get(path).json()["results"]
+    assert [(row["name"], row["parent"], row["depth"]) for row in inner] == [
+        ("ml", None, 0), ("ada", "ml", 1),
+    ]  # fmt: skip
+    position = {"parent": None, "depth": 0}
+    assert [row | position for row in inner] == [row | position for row in shown[1:]]
+    # A tenant knows the same numbers of itself.
+    own = next(row for row in tree.as_ada.get(path).json()["results"] if row["name"] == "ada")
+    assert own | position == inner[-1] | position
+    assert tree.manager.get(f"{path}?format=csv").content.count(b"\n") == 4
+
+
+@pytest.mark.parametrize("transparent", [False, True])
+def test_what_others_do_changes_no_byte_of_the_tree_that_a_group_sees(tree, transparent):
+    """Two worlds: a neighbour with other groups, amounts and tasks, which it gets from what is left."""
+    lab = tree.lab
+    lab.transparent, lab.weights = transparent, "explicit"
+    lab.save()
+    factories.member(lab, tree.bob, "zoology", weight=1)
+    tree.ada_workload.__class__.objects.filter(pk=tree.ada_workload.pk).update(tasks=1)
+
+    def seen():
+        return tree.manager.get(f"/api/v1/runs/{factories.decision(lab).pk}/tree/").content
+
+    before = seen()
+    factories.group(lab, "insects", "zoology", weight=7)
+    factories.member(lab, tree.bob, "insects")
+    factories.limit(lab, "zoology", {"cpu": 3})
+    factories.workload(lab, "more", 1, 2, tree.bob)
+    assert seen() == before
+
+
+def test_an_older_group_of_the_slug_is_not_in_the_tree(tree, operator):
+    """The key is of another group than the run had under this slug."""
+    factories.member(tree.lab, tree.bob, None)
+    run = tree.run
+    assert operator.delete(f"{LAB}/groups/zoology/", If_Match='"v1"').status_code == 204
+    again = factories.client(GROUP, group=factories.group(tree.lab, "zoology"))
+    assert again.get(f"/api/v1/runs/{run.pk}/tree/").json()["results"] == []
+    # A retired group that was below its own, and one beside it that has the slug now.
+    factories.member(tree.lab, tree.ada, "science")
+    assert operator.delete(f"{LAB}/groups/ml/", If_Match='"v1"').status_code == 204
+    factories.group(tree.lab, "ml")
+    factories.member(tree.lab, tree.bob, "ml")
+    path = f"/api/v1/runs/{factories.decision(tree.lab).pk}/tree/"
+    assert names(tree.manager.get(path), "name") == ["science", "ada"]
 
 
 @pytest.mark.parametrize("transparent", [False, True])
@@ -206,8 +278,9 @@ def test_no_answer_names_what_is_beside_the_group(tree, transparent):
         "allocations", "entitlements", "statements", "groups/ml/statements",
         "reports/sharing-degree", "reports/lending", "reports/billing",
     ))]  # fmt: skip
-    for path in paths:
-        shown = manager.get(f"{LAB}/{path}")
+    addresses = [f"{LAB}/{path}" for path in paths]
+    for path in [*addresses, "/api/v1/pools/", f"/api/v1/runs/{tree.run.pk}/tree/"]:
+        shown = manager.get(path)
         assert shown.status_code == 200, path
         for hidden in (b"bob", b"zoology", b"science", b"simulation"):
             assert hidden not in shown.content, (path, hidden)

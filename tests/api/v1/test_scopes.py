@@ -22,7 +22,7 @@ OPEN = {"/", "/healthz", "/readyz", "/metrics", "/api/v1/", "/api/v1/schema/", "
 MATRIX = {
     "/api/v1/tenants/": {"GET": ALL, "POST": ONE},
     "/api/v1/tenants/<str:tenant>/": {"GET": ALL, "PATCH": ONE, "DELETE": ONE},
-    "/api/v1/pools/": {"GET": ALL, "POST": ONE},
+    "/api/v1/pools/": {"GET": ALL | {GROUP}, "POST": ONE},
     "/api/v1/pools/<str:pool>/": {"GET": ALL | {AGENT, GROUP}, "PATCH": ONE, "DELETE": ONE},
     "/api/v1/pools/<str:pool>/members/": {"GET": ALL | {AGENT, GROUP}},
     "/api/v1/pools/<str:pool>/members/<str:tenant>/": {
@@ -74,7 +74,7 @@ MATRIX = {
     "/api/v1/runs/<str:run>/certificate/": {"GET": ALL},
     "/api/v1/runs/<str:run>/schedule/": {"GET": ALL},
     "/api/v1/runs/<str:run>/input/": {"GET": ALL},
-    "/api/v1/runs/<str:run>/tree/": {"GET": ALL},
+    "/api/v1/runs/<str:run>/tree/": {"GET": ALL | {GROUP}},
     "/api/v1/runs/<str:run>/proof/": {"GET": ALL},
     "/api/v1/runs/<str:run>/verify/": {"POST": ALL},
     "/api/v1/runs/<str:run>/explanation/<str:tenant>/": {"GET": ALL | {GROUP}},

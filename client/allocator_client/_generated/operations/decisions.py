@@ -297,8 +297,10 @@ class Decisions(Transport):
 
         A tenant key sees its own member and the names, weights, tiers, limits and guarantees of the
         groups above it; their other numbers are null. In a transparent pool it sees the whole tree,
-        the others under pseudonyms. A run that did not succeed answers 409 `run.not_succeeded`; once
-        its retention is over, the answer is 410 `run.pruned`. Numbers have twelve digits.
+        the others under pseudonyms. A group key sees its group and what was below it when the run
+        began, with `depth` counted from its group, whose `parent` is null. A run that did not succeed
+        answers 409 `run.not_succeeded`; once its retention is over, the answer is 410 `run.pruned`.
+        Numbers have twelve digits.
 
         Parameters
         ----------

@@ -36,8 +36,9 @@ class PoolsAndMembers(Transport):
     def pools_list(self, *, limit: int = 1000, cursor: str | None = None) -> Rows[PoolDocument]:
         """List the open pools, by slug.
 
-        A tenant key sees the pools that the tenant is a member of; operator and billing keys see
-        all, or the one that they are bound to. Retired pools are not listed.
+        A tenant key sees the pools that the tenant is a member of, and a group key its group's;
+        operator and billing keys see all, or the one that they are bound to. Retired pools are not
+        listed.
         """
         return self._rows("/api/v1/pools/", {"limit": limit, "cursor": cursor}, "cursor")
 
