@@ -1,6 +1,7 @@
 """Warnings in the responses of changes that are accepted although their effect may surprise."""
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
@@ -66,16 +67,21 @@ def warns_of_guarantees(
         concerns = isinstance(body, Mapping) and any(name in body for name in _FIELDS)
         if not sees_names or not concerns or not isinstance(response, Response):
             return response
-        return with_warnings(response, _of_guarantees(self))
+        return with_warnings(response, _of_guarantees(self, response.data))
 
     return cast("Callable[Concatenate[V, Request, P], Response | HttpResponse]", served)
 
 
-def _of_guarantees(view: PoolView) -> list[dict[str, Any]]:
-    check = guarantees_check(view.pool, now=utc_now())
-    if check.unknown:
-        return [{"code": NOT_COMPUTED, "detail": check.unknown}]
-    return [{"code": UNMET, "detail": text, "guarantee": unmet} for unmet, text in check.unmet]
+def _of_guarantees(view: PoolView, changed: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the warnings after a change. `changed` is the node or pool as the response shows it."""
+    starts = [row["from"] for row in changed.get("guarantee", ()) if row["from"] is not None]
+    # The response is not rendered yet, or has instants as text already.
+    later = [datetime.fromisoformat(each) if isinstance(each, str) else each for each in starts]
+    check = guarantees_check(view.pool, now=utc_now(), later=later)
+    return [
+        *({"code": UNMET, "detail": text, "guarantee": unmet} for unmet, text in check.unmet),
+        *({"code": NOT_COMPUTED, "detail": text} for text in check.unknown),
+    ]
 
 
 def budget_warnings(text: str) -> list[dict[str, Any]]:

@@ -245,6 +245,41 @@ def test_what_is_not_computed_is_left_to_the_next_decision(pool, operator, membe
     assert "warnings" not in answer.json()
 
 
+def test_a_later_guarantee_that_cannot_be_met_is_accepted_with_a_warning(pool, operator, members):
+    begins = (utc_now() + timedelta(days=40)).replace(hour=0, minute=0, second=0, microsecond=0)
+    row = {"amount": {"gpu": 1000}, "from": begins.isoformat()}
+    operator.post(f"{PATH}/groups/", {"slug": "ml", "name": "ML"})
+    answers = [
+        put(operator, f"{PATH}/members/a/", {"weight": 1, "group": "ml", "guarantee": [row]})
+    ]
+    put(operator, f"{PATH}/members/a/", {"weight": 1, "group": "ml", "guarantee": []})
+    answers.append(patch(operator, f"{PATH}/groups/ml/", {"guarantee": [row]}))
+    for answer, whose in zip(answers, ("a", "group ml"), strict=True):
+        assert answer.status_code == 200
+        (warning,) = answer.json()["warnings"]
+        assert (warning["code"], warning["guarantee"]["met"]) == ("guarantee.unmet", 0.02)
+        assert warning["detail"] == (
+            f"From {instant_text(begins)} on, the guarantee of {whose}, 1,000 gpu, is met to"
+            " 2\N{NO-BREAK SPACE}%: all gpu on its servers is in use."
+        )
+    soon = {**row, "amount": {"gpu": 4}}
+    assert "warnings" not in patch(operator, f"{PATH}/groups/ml/", {"guarantee": [soon]}).json()
+
+
+def test_only_the_first_later_guarantees_are_computed(pool, operator, members):
+    begins = [utc_now() + timedelta(days=day) for day in range(1, 6)]
+    later = [
+        {"amount": {"gpu": 30 * n}, "from": at.isoformat()} for n, at in enumerate(begins, start=1)
+    ]
+    body = {"weight": 1, "guarantee": later}
+    warnings = put(operator, f"{PATH}/members/a/", body).json()["warnings"]
+    codes = [each["code"] for each in warnings]
+    assert codes == ["guarantee.unmet"] * 3 + ["guarantee.not_computed"] * 2
+    assert [
+        instant_text(at) in each["detail"] for at, each in zip(begins, warnings, strict=True)
+    ] == [True] * 5
+
+
 def test_a_guarantee_of_more_whole_tasks_than_are_decided_is_refused(pool, operator, members):
     operator.post(f"{PATH}/groups/", {"slug": "ml", "name": "ML"})
     for slug in ("a", "b"):
