@@ -60,15 +60,36 @@ class ServerChanges(documents.Document):
     retire = documents.ids_field(max_items=MAX_CHANGES, required=False, description="Servers.")
 
 
+def _dates_refused(kind: str) -> dict[str, tuple[str, str]]:
+    """Return the code and detail for each date of an amount, which a simulation cannot have."""
+    reason = "a simulation is of one instant. State the amounts in force at that instant."
+    return {
+        name: (f"{kind}.interval", f'"{name}" cannot be given here: {reason}')
+        for name in ("from", "to")
+    }
+
+
 class LimitInForce(documents.Document):
+    refused_names = _dates_refused("limit")
     where = documents.SelectorField(default=dict)
     amount = documents.PoolQuantitiesField()
+
+
+class GuaranteeInForce(LimitInForce):
+    refused_names = _dates_refused("guarantee")
+
+
+class LoanInForce(LimitInForce):
+    refused_names = _dates_refused("lend")
+
+
+_IN_FORCE = {"limit": LimitInForce, "guarantee": GuaranteeInForce, "lend": LoanInForce}
 
 
 def amounts_in_force(kind: str = "limit") -> documents.ListField:
     """Describe the limits, guarantees or loans that a what-if assumes."""
     return documents.ListField(
-        LimitInForce,
+        _IN_FORCE[kind],
         min_items=0,
         max_items=MAX_LIMITS,
         code=f"{kind}.too_many",

@@ -14,6 +14,7 @@ from policies.documents.request_fields import (
     Part,
     TenantField,
     WholeField,
+    dates_refused,
 )
 from policies.fields import (
     AmountsField,
@@ -116,6 +117,7 @@ def _where(description: str) -> MapField:
 
 
 class LimitDocument(Part):
+    refused_names = dates_refused("limit")
     where = _where("Labels of the servers on which the limit holds.")
     amount = AmountsField(
         unknown="limit.unknown_resource", empty="limit.empty", unnamed=inf,
@@ -124,6 +126,7 @@ class LimitDocument(Part):
 
 
 class GuaranteeDocument(Part):
+    refused_names = dates_refused("guarantee")
     where = _where("Labels of the servers on which the amount is guaranteed.")
     amount = AmountsField(
         unknown="guarantee.unknown_resource", empty="guarantee.empty", unnamed=inf,
@@ -133,6 +136,7 @@ class GuaranteeDocument(Part):
 
 
 class LendDocument(Part):
+    refused_names = dates_refused("lend")
     where = _where("Labels of the tenant's own servers on which the loan is limited.")
     amount = AmountsField(
         unknown="lend.unknown_resource", empty="lend.empty", unnamed=inf,

@@ -86,6 +86,15 @@ class GroupField(ReferenceField):
     kind = "group"
 
 
+def dates_refused(kind: str) -> dict[str, tuple[str, str]]:
+    """Return the code and detail for each date of an amount, which an evaluation cannot have."""
+    reason = "an evaluation is of one instant. State the amounts in force at that instant."
+    return {
+        name: (f"{kind}.interval", f'"{name}" cannot be given here: {reason}')
+        for name in ("from", "to")
+    }
+
+
 class Part(Document):
     """A part of an evaluation document."""
 

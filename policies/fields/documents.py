@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from functools import partial
@@ -27,6 +27,8 @@ class Document:
     _plan: ClassVar[Sequence[tuple[str, Field, Callable[[Any], Any], bool, bool]]] = ()
     _sources: ClassVar[Sequence[tuple[str, Field, Getter, Getter | None]]] = ()
     missing_code: ClassVar[str] = "field.required"
+    # Names that other documents of the kind have: for each the code and the detail of its refusal.
+    refused_names: ClassVar[Mapping[str, tuple[str, str]]] = {}
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -160,15 +162,11 @@ class Document:
         # Counting is enough to notice unknown names, which are looked up only then.
         if present != len(document):
             known = ", ".join(cls.fields) or "none"
-            found += [
-                Mistake(
-                    f"/{escaped(name)}",
-                    UNKNOWN,
-                    f'"{str(name)[:80]}" is not a field here; the fields are: {known}.',
-                )
-                for name in document
-                if name not in cls.fields
-            ]
+            for name in document:
+                if name not in cls.fields:
+                    unknown = f'"{str(name)[:80]}" is not a field here; the fields are: {known}.'
+                    code, detail = cls.refused_names.get(name, (UNKNOWN, unknown))
+                    found.append(Mistake(f"/{escaped(name)}", code, detail))
         if found:
             raise Mistakes(found)
         return values

@@ -623,6 +623,36 @@ def test_a_what_if_of_guarantees(pool, operator, members):
     assert simulated(operator, {"count": "above"}) == {"a": 19, "b": 1}
 
 
+@pytest.mark.parametrize(
+    ("node", "kind"), [("groups", "limit"), ("tenants", "guarantee"), ("tenants", "lend")]
+)
+@pytest.mark.parametrize("name", ["from", "to"])
+def test_an_evaluation_and_a_what_if_have_no_dates(pool, operator, members, node, kind, name):
+    row = {"amount": {"gpu": 1}, name: "2027-01-01T00:00:00Z"}
+    document = {
+        "resources": ["gpu"], "servers": [{"capacity": {"gpu": 8}}], "tenants": [{"name": "a"}],
+        "groups": [{"name": "g"}], "policy": {"name": "drfh"},
+        "workloads": [{"tenant": "a", "name": "w", "demand": {"gpu": 1}}],
+    }  # fmt: skip
+    document[node][0][kind] = [row]
+    of_evaluation = operator.post("/api/v1/evaluations/", document)
+    operator.post(f"{PATH}/groups/", {"slug": "g", "name": "G"})
+    part, named = ("groups", "group") if node == "groups" else ("members", "tenant")
+    changes = {part: [{named: "g" if node == "groups" else "a", kind: [row]}]}
+    of_what_if = operator.post(f"{PATH}/simulations/", changes)
+    for answer, where in ((of_evaluation, node), (of_what_if, part)):
+        assert answer.status_code == 422, answer.content
+        (error,) = answer.json()["errors"]
+        assert (error["code"], error["pointer"]) == (
+            f"{kind}.interval",
+            f"/{where}/0/{kind}/0/{name}",
+        )
+        assert "is of one instant" in error["detail"]
+    row["colour"] = "red"
+    answer = operator.post("/api/v1/evaluations/", document)
+    assert (answer.status_code, answer.json()["code"]) == (400, "field.unknown")
+
+
 def test_a_what_if_names_the_guarantees_that_it_would_not_meet(pool, operator, members):
     changes = {"members": [{"tenant": "a", "guarantee": [{"amount": {"gpu": 1000}}]}]}
     made = operator.post(f"{PATH}/simulations/", changes)
