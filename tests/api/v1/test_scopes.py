@@ -261,4 +261,4 @@ def test_a_refusal_says_which_keys_have_the_route(operator):
     )
     agent = factories.client("agent", pool=factories.pool("lab").slug)
     detail = agent.get("/api/v1/pools/").json()["detail"]
-    assert detail.endswith("use a key of scope operator or tenant or billing.")
+    assert detail.endswith("use a key of scope operator or tenant or billing or group.")
