@@ -86,7 +86,7 @@ def parts_of(
     rows_of = {id(pool.rows): pool.rows for pool in pools[:shared]}
     sizes = {key: int(problem.server_count[rows].sum()) for key, rows in rows_of.items()}
     number = {key: row for row, key in enumerate(sorted(rows_of, key=sizes.__getitem__))}
-    table = np.array([rows_of[key] for key in number]).reshape(-1, problem.k)
+    table = np.array([rows_of[key] for key in number]).reshape(len(number), problem.k)
     within = [np.flatnonzero(~(table & ~rows).any(axis=1)) for rows in table]
     given = np.zeros((len(table), problem.n))
     size = [sizes[id(pool.rows)] for pool in pools[:shared]]

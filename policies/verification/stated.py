@@ -236,7 +236,9 @@ class Stated:
         # Amounts with one selector have one array.
         rows = [each.rows for each in self.limits] + rows_of_guarantees(self.problem)
         apart = list({id(each): each for each in rows}.values())
-        return np.concatenate([table, np.array(apart, np.bool_).reshape(-1, self.problem.k)])
+        return np.concatenate(
+            [table, np.array(apart, np.bool_).reshape(len(apart), self.problem.k)]
+        )
 
     def places(self, sizes: IntArray | None = None) -> Places:
         """Return the places to which placements refer.

@@ -474,7 +474,7 @@ def test_a_limit_bounds_the_guarantees_on_some_of_its_servers(
         return
     answer = next(each for each in answers if each.status_code != 201)
     assert (answer.status_code, answer.json()["code"]) == (422, "limit.below_guarantees")
-    assert f"and {needed} are guaranteed under it" in answer.json()["detail"]
+    assert f"at least gpu={needed}, which is guaranteed under it" in answer.json()["detail"]
 
 
 def test_a_later_collision_names_its_instant_and_row(pool, operator, members):
@@ -493,7 +493,7 @@ def test_a_later_collision_names_its_instant_and_row(pool, operator, members):
         (error,) = answer.json()["errors"]
         assert (error["code"], error["pointer"]) == ("limit.below_guarantees", pointer)
         assert error["detail"].startswith(
-            f"From {instant_text(begins)} on, the limit of ml is 4 gpu"
+            f"From {instant_text(begins)} on, the limit of ml is gpu=4."
         )
     created = {
         "slug": "more",

@@ -349,7 +349,11 @@ def test_documents_are_read_and_written():
         ),
         ([{"amount": {}}], "guarantee.empty", "/groups/0/guarantee/0/amount"),
         ([{"amount": {"gpu": -1}}], "quantity.negative", "/groups/0/guarantee/0/amount/gpu"),
-        ([{"amount": {"gpu": 1}, "from": None}], "field.unknown", "/groups/0/guarantee/0/from"),
+        (
+            [{"amount": {"gpu": 1}, "from": None}],
+            "guarantee.interval",
+            "/groups/0/guarantee/0/from",
+        ),
     ],
 )
 def test_documents_that_are_refused(guarantee, code, pointer):
@@ -484,6 +488,21 @@ def test_a_guarantee_beside_which_a_task_is_too_small_is_unmet():
     assert [(each["met"], each["limited_by"]) for each in guarantees_unmet(answer)] == [
         (0.0, ["out_of_range"])
     ]
+    assert verify(problem, answer).valid
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("policy", ["drf", "drfh"])
+@pytest.mark.parametrize("own_servers", [False, True])
+@pytest.mark.parametrize("rows", [0, 1])
+def test_a_guarantee_of_a_pool_that_has_nothing_is_unmet(mode, policy, own_servers, rows):
+    problem = Problem.create(
+        resources=["gpu"], capacity=np.zeros((rows, 1)), tenants=["a", "b"], demand=[[1], [1]],
+        own_servers=[own_servers, False], guarantees=[Guarantee("tenant", 0, np.array([4.0]))],
+        limits=[Limit("tenant", 1, np.array([2.0]))],
+    )  # fmt: skip
+    answer = solve(problem, policy, mode=mode)
+    assert [each["limited_by"] for each in guarantees_unmet(answer)] == [["no_eligible_server"]]
     assert verify(problem, answer).valid
 
 

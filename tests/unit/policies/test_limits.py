@@ -238,7 +238,7 @@ def test_documents_state_limits(where):
         ([{"amount": {"gpu": -1}}], "quantity.negative", "/groups/0/limit/0/amount/gpu"),
         ([{"amount": {"gpu": "NaN"}}], "quantity.syntax", "/groups/0/limit/0/amount/gpu"),
         ([{"amount": {"gpu": True}}], "quantity.type", "/groups/0/limit/0/amount/gpu"),
-        ([{"amount": {"gpu": 1}, "from": "2026-12-01T00:00:00Z"}], "field.unknown",
+        ([{"amount": {"gpu": 1}, "from": "2026-12-01T00:00:00Z"}], "limit.interval",
          "/groups/0/limit/0/from"),
         ([{"amount": {"gpu": 1}, "where": {"gpu": []}}], "selector.empty",
          "/groups/0/limit/0/where/gpu"),
