@@ -394,9 +394,11 @@ class GroupRounds(Rounds):
             number = worst - len(tables)
             prices = self._price_of_amount(number)
             bound = path_bound(problem, path, prices, path.last, near=level)
-            if allowed[worst] or self._is_used_up(number, level, bound):
-                # The allowance is more than rounding may take from an answer.
-                small = bounds.amount[number] < BUDGET_ROUNDING / MOST_TAKEN
+            # The allowance is more than rounding may take from an answer.
+            small = bounds.amount[number] < BUDGET_ROUNDING / MOST_TAKEN
+            # An amount that all tasks together exceed by rounding alone proves the end of no round.
+            ends = small or bound < path.last
+            if allowed[worst] or (ends and self._is_used_up(number, level, bound)):
                 return level if small else self._not_beyond(level, bound), prices
             # Shares that do not rise yet exceed an amount of 0 by their rounding.
             budget[worst] += bounds.rounding(number)

@@ -9,6 +9,7 @@ from hypothesis import given
 from policies import (
     CurrentPlacements,
     Gang,
+    Guarantee,
     Limit,
     PolicyNotApplicableError,
     Problem,
@@ -373,6 +374,21 @@ def test_many_tenants_are_capped_by_limits_of_their_own(policy):
     expected = reference_shares(problem, pooled=policy == "drf")
     assert answer.tenant_share == pytest.approx(expected, abs=2e-6)
     assert answer.limited_by.count("limit:tenant") > 10
+    assert verify(problem, answer).valid
+
+
+def test_a_limit_that_all_tasks_just_use_up_ends_no_round():
+    # As shares of the pool, all tasks of c are more than its limit of 2 CPUs in the last digit.
+    problem = Problem.create(
+        resources=["cpu", "memory"], capacity=[[0, 1], [4, 3], [7, 11]], tenants=["a", "b", "c"],
+        demand=[[4, 3], [0, 3], [1, 1]], tasks=[INF, 2, 2], groups=["g"], group_weight=[2],
+        tenant_group=[0, -1, 0], selectors=[{"zone": "0"}, {}, {}],
+        server_labels=[{"zone": "1"}, {"zone": "0"}, {"zone": "0"}],
+        limits=[Limit("tenant", 2, np.array([2, 11]))],
+        guarantees=[Guarantee("group", 0, np.array([6, 1]))],
+    )  # fmt: skip
+    answer = solve(problem, "drfh")
+    assert answer.tasks == pytest.approx([2.25, 2, 2])
     assert verify(problem, answer).valid
 
 
