@@ -340,10 +340,11 @@ def test_a_limit_of_some_servers_is_the_reason_if_no_others_are_large_enough(whe
 
 @pytest.mark.parametrize("pieces", [[1], [1, 2]])
 def test_a_limit_is_the_reason_of_gangs_after_others_have_filled_the_pool(pieces):
+    # The limit leaves room for one more piece, and for no more tasks.
     mpi = Gang(count=np.array(pieces), demand=np.ones((len(pieces), 1)), at_least=1)
     problem = Problem.create(
         resources=["gpu"], capacity=[[8], [8]], tenants=["a", "c"], demand=[[0], [1]],
-        gangs={0: replace(mpi, count=np.array(pieces) * 2)}, limits=[Limit("tenant", 0, np.array([6]))],
+        gangs={0: replace(mpi, count=np.array(pieces) * 2)}, limits=[Limit("tenant", 0, np.array([7]))],
     )  # fmt: skip
     answer = solve(problem, "drfh", mode="indivisible")
     assert answer.limited_by == ("limit:tenant", "resource:gpu")
