@@ -151,11 +151,12 @@ def _name_limits_on_all_servers(
     )
     for number, kinds in enumerate(exhausted):
         mine, here = kinds[waiting[kinds]], np.flatnonzero(problem.limited[number].rows[rows])
-        if not len(mine):
-            continue
-        on_these = allowed[np.ix_(mine, here)]
-        none = too_large(whole.demand[mine], empty[here], on_these, np.arange(len(here)))
-        for j in mine[~none].tolist():
+        # Those that wait fit somewhere. Only a limit of some servers may be of none that are theirs.
+        if len(mine) and len(here) < len(rows):
+            on_these = allowed[np.ix_(mine, here)]
+            none = too_large(whole.demand[mine], empty[here], on_these, np.arange(len(here)))
+            mine = mine[~none]
+        for j in mine.tolist():
             stops[j] = limited_by_limit(problem, number)
             waiting[j] = False
 

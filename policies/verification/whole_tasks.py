@@ -133,9 +133,10 @@ class Whole:
     def _limits(
         self, stops: list[str | None], room: Room, rows: IntArray
     ) -> tuple[LimitsLeft, LargeEnough]:
-        """Name the limits that stop pieces, and return their unused amounts.
+        """Name the limits that stop pieces.
 
-        They exclude all servers that have room, or all that have enough when they are empty.
+        They exclude all servers that have room, or all that are large enough when they are empty.
+        Returns the unused amounts, and these servers.
         """
         stated, answer = self.stated, self.allocation
         limits = LimitsLeft(stated.limits, stated.on_servers, rows, stated.pieces.owner)
