@@ -1,4 +1,4 @@
-"""Instants of the years 1 and 9999 wherever one is read, in zones east and west of UTC: never 5xx."""
+"""Requests with instants of the years 1 and 9999, in zones east and west of UTC, fail without a 5xx."""
 
 import json
 import re

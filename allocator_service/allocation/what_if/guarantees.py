@@ -26,8 +26,6 @@ from allocator_service.workloads.models import WorkloadState
 SECONDS = 5.0
 # The least time of one computation, for which the time of all may be exceeded.
 SHORTEST = 0.5
-
-
 # Later instants at which a change is computed, within the same time.
 MOST_LATER = 3
 

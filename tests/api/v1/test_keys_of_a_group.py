@@ -233,7 +233,7 @@ def test_the_tree_of_a_run_begins_at_the_group(tree, operator, transparent):
 
 @pytest.mark.parametrize("transparent", [False, True])
 def test_what_others_do_changes_no_byte_of_the_tree_that_a_group_sees(tree, transparent):
-    """Two worlds: a neighbour with other groups, amounts and tasks, which it gets from what is left."""
+    """Answers do not depend on the groups, amounts and tasks of a neighbour."""
     lab = tree.lab
     lab.transparent, lab.weights = transparent, "explicit"
     lab.save()
