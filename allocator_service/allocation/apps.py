@@ -13,11 +13,9 @@ class AllocationConfig(AppConfig):
             groups_refusal,
             limits_refusal,
         )
-        from allocator_service.allocation.what_if.guarantees import guarantees_size_refusal
         from allocator_service.allocation.what_if.simulations import SIMULATION_JOBS
         from allocator_service.core.jobs import register_jobs
         from allocator_service.pools.gangs import register_gang_rule
-        from allocator_service.pools.guarantee_sizes import register_size_rule
         from allocator_service.pools.limits import register_limit_rule
         from allocator_service.pools.policy import register_group_rule
         from allocator_service.pools.recompute import DECISION_JOBS
@@ -27,4 +25,3 @@ class AllocationConfig(AppConfig):
         register_gang_rule(gangs_refusal)
         register_group_rule(groups_refusal)
         register_limit_rule(limits_refusal)
-        register_size_rule(guarantees_size_refusal)

@@ -23,7 +23,6 @@ from allocator_service.core.versions import check_version
 from allocator_service.pools.budgets import budgets_retire
 from allocator_service.pools.gangs import refuse_gangs
 from allocator_service.pools.group_tree import refuse, refuse_tree
-from allocator_service.pools.guarantee_sizes import refuse_large_guarantees, rows_at
 from allocator_service.pools.guarantees import AmountChange, refuse_limits_below_guarantees
 from allocator_service.pools.limits import (
     Limit,
@@ -188,7 +187,6 @@ def groups_put(
     _refuse_gangs(pool, every, now)
     if is_last and any(draft.settings.guarantee or draft.settings.limit for draft in every):
         refuse_too_many_selections(pool)
-    _refuse_large(pool, every, now)
     pool_changed(pool, now=now)
     if groups:
         _audit_created(pool, groups, drafts, now)
@@ -248,7 +246,6 @@ def group_update(
     _refuse_gangs(pool, [draft], now)
     if settings.guarantee or settings.limit:
         refuse_too_many_selections(pool)
-    _refuse_large(pool, [draft], now)
     pool_changed(pool, now=now)
     return group
 
@@ -357,16 +354,6 @@ def _refuse_gangs(pool: Pool, drafts: Sequence[GroupDraft], now: datetime) -> No
             pointer = f"{draft.pointer}/{given[0]}"
             refuse_gangs(pool, now=now, pointer=pointer, guaranteed=True)
             return
-
-
-def _refuse_large(pool: Pool, drafts: Sequence[GroupDraft], now: datetime) -> None:
-    """Raise `Unacceptable` for guarantees of more tasks than decisions divide."""
-    rows = [
-        row
-        for each in drafts
-        for row in rows_at(f"{each.pointer}/guarantee", each.settings.guarantee)
-    ]
-    refuse_large_guarantees(pool, rows, now=now)
 
 
 def _refuse_own_servers(pool: Pool, drafts: Sequence[GroupDraft]) -> None:

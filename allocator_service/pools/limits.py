@@ -216,14 +216,8 @@ def refuse_too_many_selections(pool: Pool) -> None:
 
     It is called in the transaction of a change, after it: what it refuses is undone.
     """
-    refuse_selections(
-        pool_guarantees(pool), lenders=sum(1 for _ in _present_limits(pool, ["lend"]))
-    )
-
-
-def pool_guarantees(pool: Pool) -> list[list[Limit]]:
-    """Return the guarantees of each present node that has any."""
-    return [limits_from(entries) for entries in _present_limits(pool, ["guarantee"])]
+    guarantees = [limits_from(entries) for entries in _present_limits(pool, ["guarantee"])]
+    refuse_selections(guarantees, lenders=sum(1 for _ in _present_limits(pool, ["lend"])))
 
 
 def refuse_selections(guarantees: Iterable[Iterable[Limit]], *, lenders: int) -> None:

@@ -16,7 +16,6 @@ from allocator_service.core.errors import Conflict, PreconditionRequired, Unacce
 from allocator_service.core.selecting import missing
 from allocator_service.core.versions import check_version
 from allocator_service.pools.gangs import refuse_gangs
-from allocator_service.pools.guarantee_sizes import refuse_large_guarantees, rows_at
 from allocator_service.pools.guarantees import AmountChange, refuse_limits_below_guarantees
 from allocator_service.pools.limits import (
     Limit,
@@ -103,7 +102,6 @@ def member_put(
         # As it is stored: what is refused is rolled back with the transaction.
         if any(given.values()):
             refuse_too_many_selections(pool)
-        refuse_large_guarantees(pool, rows_at("/guarantee", guarantee), now=now)
         pool_changed(pool, now=now)
         audit_record(
             action="member.admit", instance=membership, now=now, pool=pool.slug, extra=stated
@@ -120,7 +118,6 @@ def member_put(
     _change_terms([(present, terms)], now)
     if any(given.values()):
         refuse_too_many_selections(pool)
-    refuse_large_guarantees(pool, rows_at("/guarantee", guarantee), now=now)
     membership.version += 1
     membership.save(update_fields=["version"])
     pool_changed(pool, now=now)
@@ -204,8 +201,6 @@ def members_put(
     _change_terms([(old, terms[old.membership.tenant_id]) for old in changing], now)
     if is_last and any(any(draft.amounts.values()) for draft in drafts):
         refuse_too_many_selections(pool)
-    rows = [row for draft in drafts for row in rows_at("/guarantee", draft.guarantee)]
-    refuse_large_guarantees(pool, rows, now=now)
     members = [old.membership for old in changing]
     for member in members:
         member.pool = pool  # the audit names it

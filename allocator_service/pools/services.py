@@ -16,13 +16,11 @@ from allocator_service.core.money import MINOR_DIGITS
 from allocator_service.core.quantities import Resource
 from allocator_service.core.versions import check_version
 from allocator_service.pools.gangs import refuse_gangs
-from allocator_service.pools.guarantee_sizes import refuse_large_guarantees
 from allocator_service.pools.limits import (
     has_limits,
     has_own_servers,
     kinds_in_use,
     kinds_text,
-    pool_guarantees,
     refuse_limits,
 )
 from allocator_service.pools.locking import pool_lock
@@ -190,10 +188,6 @@ def pool_update(*, pool: Pool, settings: PoolSettings, version: int | None, now:
     pool.save()
     # After the change: whether gangs can run depends on several settings together.
     refuse_gangs(pool, now=now, pointer=pointer)
-    if before["policy_mode"] != pool.policy_mode:
-        # Divisible tasks have guarantees of any size.
-        stored = [each for entries in pool_guarantees(pool) for each in entries]
-        refuse_large_guarantees(pool, [("/policy/mode", each) for each in stored], now=now)
     pool_changed(pool, now=now)
     audit_record(
         action="pool.update",

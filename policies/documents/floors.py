@@ -180,13 +180,13 @@ def _without_floors(problem: Problem, floors: Floors) -> dict[int, str]:
     small beside the amount. A guarantee whose node has no task that it could be for is met.
     """
     found: dict[int, str] = {}
-    have_floors = set(floors.pool_of_part.tolist())
+    have_floors, left_out = set(floors.pool_of_part.tolist()), set(floors.left_out.tolist())
     for number, item in enumerate(problem.guaranteed):
         waiting = item.workloads[problem.tasks[item.workloads] > 0]
         if not len(waiting) or not (item.limit.amount[item.limited] > 0).all():
             continue
         answer = floors.pools[number]
-        if answer is not None and OUT_OF_RANGE in answer.limited_by:
+        if number in left_out or (answer is not None and OUT_OF_RANGE in answer.limited_by):
             found[number] = OUT_OF_RANGE
         elif number not in have_floors and _lack_servers(problem, item.rows, waiting):
             found[number] = NO_ELIGIBLE_SERVER

@@ -11,6 +11,7 @@ import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, IntArray
 from policies.floors.placed_tasks import KeptTasks
+from policies.floors.sizes import dividing
 from policies.model.current_placements import CurrentPlacements
 from policies.model.group_tree import POOL
 from policies.model.limits import SMALLEST_LIMIT_SHARE, CountedWorkloads, Scope
@@ -32,6 +33,7 @@ class FloorPool:
         workloads: (q,) its workloads, as indices of the problem with the guarantee.
         rows: (k,) rows of servers on which the floors hold.
         where: selector of these servers.
+        left_out: whether workloads take no part, because they would make too many whole tasks.
         floor: (1,) tasks of the one workload; empty if several divide the pool.
     """
 
@@ -39,6 +41,7 @@ class FloorPool:
     workloads: IntArray
     rows: BoolArray
     where: dict[str, tuple[str, ...]]
+    left_out: bool = False
     floor: FloatArray = field(default_factory=lambda: np.zeros(0))
 
 
@@ -161,7 +164,10 @@ def _pool_of_guarantee(
     workloads = item.workloads[classes.allowed[item.workloads][:, here].any(axis=1)]
     if problem.gangs:
         workloads = workloads[[gangs.can_run(j, item.rows) for j in workloads.tolist()]]
-    named, where = item.limited, dict(item.limit.where)
+    named, where, left_out = item.limited, dict(item.limit.where), False
+    if whole:
+        some = dividing(problem, item, workloads)
+        workloads, left_out = some, len(some) < len(workloads)
     if len(workloads) == 1:
         only = int(workloads[0])
         bounds: list[FloatArray] = []
@@ -169,7 +175,7 @@ def _pool_of_guarantee(
             around = _Inside(problem, item, workloads)
             bounds = [amount for limit in limits for _, _, amount in around.amounts(limit)]
         floor = _floor_alone(problem, item, only, bounds, whole=whole)
-        return FloorPool(None, workloads, item.rows, where, np.array([floor]))
+        return FloorPool(None, workloads, item.rows, where, left_out, np.array([floor]))
     inside = _Inside(problem, item, workloads)
     most = np.nextafter(LARGEST_QUANTITY, 0.0)
     pool = Problem.create(
@@ -190,7 +196,7 @@ def _pool_of_guarantee(
         **inside.tree(),
         **_workloads(problem, workloads, inside.position, named),
     )
-    return FloorPool(pool, workloads, item.rows, where)
+    return FloorPool(pool, workloads, item.rows, where, left_out)
 
 
 def _kept_in_pool(workloads: IntArray, rows: BoolArray, kept: KeptTasks) -> CurrentPlacements:

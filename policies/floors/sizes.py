@@ -1,24 +1,41 @@
-"""Numbers of whole tasks in the pools of guarantees, before they are divided."""
+"""Workloads that divide a guarantee in whole tasks, so that the tasks are not too many."""
 
 from __future__ import annotations
 
+import numpy as np
+
+from policies.arrays import IntArray
+from policies.model.limits import CountedWorkloads
 from policies.model.problem import Problem
+from policies.model.problem_fields import Guarantee
+
+# Verification places at most this many whole tasks again.
+MOST_DIVIDED = 5_000_000
 
 
-def certain_tasks(pool: Problem) -> float:
-    """Return a number of whole tasks that the pool of a guarantee launches at least.
+def dividing(problem: Problem, item: CountedWorkloads[Guarantee], workloads: IntArray) -> IntArray:
+    """Return those of some workloads (w,) that divide a guarantee in whole tasks.
 
-    At the end all workloads have all of their tasks, or one more task does not fit. Then the tasks
-    use the amount of a resource but for the demand of that one, and none of them demands more of the
-    resource than the largest does.
-
-    Args:
-        pool: one server with the guaranteed amount.
+    Workloads that alone would have most tasks of it are left out until the others, whatever the policy
+    gives them, have at most ``MOST_DIVIDED`` pieces. One workload alone divides nothing.
     """
-    # A limit may stop tasks earlier, and a gang may be stopped by more than its demand.
-    if pool.limits or pool.gangs:
-        return 0.0
-    largest = pool.demand.max(axis=0, initial=0.0)
-    demanded = largest > 0
-    fitting = pool.capacity[0][demanded] / largest[demanded] - 1.0
-    return float(min(fitting.min(initial=float("inf")), pool.tasks.sum()))
+    if len(workloads) < 2:
+        return workloads
+    named = item.limited
+    demand = problem.demand[workloads][:, named]
+    alone = np.full(demand.shape, np.inf)
+    np.divide(item.limit.amount[named], demand, out=alone, where=demand > 0)
+    pieces = np.ones(len(workloads))
+    if problem.gangs:
+        gangs = [problem.gangs.get(j) for j in workloads.tolist()]
+        pieces = np.array([1.0 if each is None else each.count.sum() for each in gangs])
+    # Rounded up, because parts of tasks of several workloads may add up to a task; whole numbers, so
+    # that all sums are exact.
+    fitting = np.ceil(np.minimum(alone.min(axis=1), MOST_DIVIDED + 1))
+    most = pieces * np.minimum(fitting, problem.tasks[workloads])
+    order = np.argsort(most, kind="stable")
+    # Tasks that use all of one resource are at most those of the workload that has most of them alone.
+    by_amount = named.sum() * np.maximum.accumulate((pieces * fitting)[order])
+    fits = np.minimum(np.cumsum(most[order]), by_amount) <= MOST_DIVIDED
+    some: IntArray = workloads[np.sort(order[fits])]
+    return some

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
 from policies import catalogue
 from policies.arrays import FloatArray, grouped_sum
-from policies.errors import ProblemTooLargeError
 from policies.finishing.feasibility_rounding import rounded_to_feasible
 from policies.floors.known_pools import KnownPools
 from policies.floors.own_servers import alone_on_own_servers
@@ -23,7 +21,6 @@ from policies.floors.parts import (
 )
 from policies.floors.placed_tasks import KeptTasks
 from policies.floors.pools import pools_of
-from policies.floors.sizes import certain_tasks
 from policies.floors.starting_state import StartingState, starting_state
 from policies.model.allocation import Allocation, Floors, current_placements_of
 from policies.model.current_placements import CurrentPlacements
@@ -34,8 +31,6 @@ from policies.model.share_definition import shares_of
 
 # Solves a problem without guarantees, beside parts of workloads that run already.
 Solve = Callable[[Problem, Choice, CurrentPlacements | None], Allocation]
-# Verification places at most this many whole tasks again.
-MOST_GUARANTEED_TASKS = 5_000_000
 ON_OWN_SERVERS = Choice(catalogue.STATIC, "indivisible")
 GANGS_ON_OWN_SERVERS = Choice(catalogue.DRFH, "indivisible", {"placement": "first-fit"})
 
@@ -70,9 +65,7 @@ def solve_with_floors(
             floors.append(pool.floor)
         else:
             if number < len(problem.guarantees):
-                answer = known.answer(
-                    pool.problem, partial(_divided, problem, choice, solve, number)
-                )
+                answer = known.answer(pool.problem, lambda given: solve(given, choice, None))
             else:
                 by = choice
                 if on_own:
@@ -95,31 +88,9 @@ def solve_with_floors(
     floor = grouped_sum(parts.tasks, parts.workload, problem.n)
     reached = grouped_sum(met, parts.workload, problem.n)
     answer = _together(problem, parts, rest, classes)
-    found = Floors(tuple(answers), raised, rest, floor, reached, parts.pool)
+    left_out = np.flatnonzero([pool.left_out for pool in pools])
+    found = Floors(tuple(answers), raised, rest, floor, reached, parts.pool, left_out)
     return replace(answer, floors=found)
-
-
-def _divided(
-    problem: Problem, choice: Choice, solve: Solve, number: int, pool: Problem
-) -> Allocation:
-    """Return the answer of the pool of a guarantee, which may be much larger than the servers."""
-    given = problem.guarantees[number]
-    names = problem.groups if given.scope == "group" else problem.tenants
-    whose = f"guarantee of {given.scope} {names[given.node]!r}"
-    large = ProblemTooLargeError(
-        "problem.too_large",
-        f"{whose}: its amount is that of more than {MOST_GUARANTEED_TASKS} whole tasks",
-    )
-    # Before the work, which takes seconds for some hundred million tasks.
-    if choice.whole_tasks and certain_tasks(pool) > MOST_GUARANTEED_TASKS:
-        raise large
-    try:
-        answer = solve(pool, choice, None)
-    except ProblemTooLargeError as error:
-        raise ProblemTooLargeError(error.code, f"{whose}: {error.detail}") from error
-    if choice.whole_tasks and answer.tasks.sum() > MOST_GUARANTEED_TASKS:
-        raise large
-    return answer
 
 
 def _placed(raised: Allocation, n: int) -> CurrentPlacements:

@@ -75,6 +75,8 @@ class Floors:
         How many of them run.
     pool_of_part : (p,) int array
         Pool that guarantees each part; parts follow the workloads in ``raised`` and ``rest``.
+    left_out : (l,) int array
+        Pools of guarantees in which a workload takes no part, as it would make too many whole tasks.
 
     Examples
     --------
@@ -94,6 +96,7 @@ class Floors:
     floor: FloatArray
     met: FloatArray
     pool_of_part: IntArray
+    left_out: IntArray
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -41,6 +41,7 @@ class Pool:
         workloads: of the problem with the guarantee, in order.
         rows: (k,) servers on which the floors hold; where: their selector.
         floor: tasks of the one workload.
+        left_out: whether workloads take no part, because they would make too many whole tasks.
     """
 
     problem: Problem | None
@@ -49,6 +50,7 @@ class Pool:
     rows: BoolArray
     where: Selector
     floor: float = 0.0
+    left_out: bool = False
 
     def floors(self, answer: Allocation | None) -> list[float]:
         """Return the tasks of its workloads, by its answer if several divide it."""

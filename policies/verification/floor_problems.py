@@ -31,6 +31,7 @@ from policies.verification.floor_parts import (
 from policies.verification.form import form_of
 from policies.verification.kept_gangs import Placed
 from policies.verification.limits import SMALLEST_SHARE, StatedLimit
+from policies.verification.replay import MOST_REPLAYED
 from policies.verification.rounds import proportions
 from policies.verification.stated import Places, Stated
 
@@ -49,8 +50,10 @@ def pools_of(stated: Stated, kept: Placed | None) -> Iterator[Pool]:
         if stated.choice.sees_one_pool:
             here = np.ones(places.count, dtype=np.bool_)
         some = np.flatnonzero(item.counted).tolist()
-        workloads = [j for j in some if _can_run(stated, places, j, here)]
-        yield _guaranteed_pool(stated, number, item, workloads, kept)
+        able = [j for j in some if _can_run(stated, places, j, here)]
+        workloads = _dividing(stated, item, able) if stated.choice.whole_tasks else able
+        pool = _guaranteed_pool(stated, number, item, workloads, kept)
+        yield replace(pool, left_out=len(workloads) < len(able))
     everywhere = np.ones(problem.k, dtype=np.bool_)
     for tenant in np.flatnonzero(problem.own_servers).tolist():
         rows = [
@@ -86,6 +89,32 @@ def _can_run(stated: Stated, places: Places, j: int, here: BoolArray) -> bool:
     return any(
         open_[:, value == one].any(axis=1).all() for one in np.unique(value[value >= 0]).tolist()
     )
+
+
+def _dividing(stated: Stated, item: StatedLimit, able: list[int]) -> list[int]:
+    """Return the workloads that divide an amount in whole tasks, without those that make too many.
+
+    From that with the fewest tasks on, they are taken while all of them have at most as many as are
+    replayed: as many as they have alone together, or as each resource could serve of the one with most.
+    """
+    if len(able) < 2:
+        return able
+    named = np.flatnonzero(item.amount < np.inf)
+    kept: list[int] = []
+    together = most = 0.0
+    sizes = []
+    for j in able:
+        demand = stated.problem.demand[j, named]
+        quotients = item.amount[named][demand > 0] / demand[demand > 0]
+        fitting = np.ceil(min(float(quotients.min()), MOST_REPLAYED + 1))
+        pieces = int(stated.pieces.count[stated.pieces.of(j)].sum())
+        sizes.append((pieces * min(fitting, float(stated.problem.tasks[j])), j, pieces * fitting))
+    for tasks, j, fitting in sorted(sizes):
+        together, most = together + tasks, max(most, fitting)
+        if min(together, most * len(named)) > MOST_REPLAYED:
+            break
+        kept.append(j)
+    return sorted(kept)
 
 
 def _guaranteed_pool(

@@ -79,6 +79,9 @@ def check_floors(
             return
         yield from _named(verify(step, answer, before), name)
     yield from _check_together(stated, parts, allocation, floors)
+    left_out = np.flatnonzero([pool.left_out for pool in pools])
+    agree = np.array_equal(floors.left_out, left_out)
+    yield Check("floors_left_out", agree, "workloads with too many tasks have no floor", 0.0)
     if placed:
         kinds, _ = kinds_of_steps(stated, parts)
         # Indices of an answer are not trusted.
@@ -136,7 +139,8 @@ def floors_of(
     floor = grouped_sum(np.array([part.tasks for part in parts]), of, n)
     rest = of_rest(rest_problem(stated, found, met))
     pool_of_part = np.array([part.pool for part in parts], dtype=np.int64)
-    return Floors(answers, raised, rest, floor, grouped_sum(met, of, n), pool_of_part)
+    left_out = np.flatnonzero([pool.left_out for pool in pools])
+    return Floors(answers, raised, rest, floor, grouped_sum(met, of, n), pool_of_part, left_out)
 
 
 def _same(one: Choice, other: Choice) -> bool:

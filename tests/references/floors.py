@@ -5,6 +5,7 @@ Source: docs/policies/guarantees.md.
 Divisible problems have one workload per tenant.
 """
 
+import math
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
@@ -41,7 +42,41 @@ def groups_below(problem, root):
         found |= more
 
 
-def pool_of(problem, given, tree, pooled):
+# Whole tasks that a guarantee is divided into, at most.
+MOST_DIVIDED = 5_000_000
+
+
+def dividing(problem, given, mine):
+    """The workloads of a pool of whole tasks: from the fewest tasks on, as long as few are possible."""
+    if len(mine) < 2:
+        return mine
+    named = [r for r, amount in enumerate(given.amount.tolist()) if amount < np.inf]
+    sizes = []
+    for j in mine:
+        gang = problem.gangs.get(j)
+        pieces = 1 if gang is None else int(gang.count.sum())
+        fitting = math.ceil(
+            min(
+                # Of the floats, as everywhere: the quotient is that of doubles.
+                Fraction(float(given.amount[r] / problem.demand[j, r]))
+                for r in named
+                if problem.demand[j, r]
+            )
+        )
+        wanted = problem.tasks[j]
+        tasks = fitting if wanted == np.inf else min(fitting, int(wanted))
+        sizes.append((pieces * tasks, j, pieces * fitting))
+    kept = []
+    for _, j, _ in sorted(sizes):
+        some = [size for size in sizes if size[1] in {*kept, j}]
+        together = sum(tasks for tasks, _, _ in some)
+        by_amount = len(named) * max(fitting for _, _, fitting in some)
+        if min(together, by_amount) <= MOST_DIVIDED:
+            kept.append(j)
+    return sorted(kept)
+
+
+def pool_of(problem, given, tree, pooled, *, whole=False):
     """(pool, workloads): one server of the amount, for what is below and may run on the servers."""
     rows = [row for row in range(problem.k) if matches(problem, given, row)]
     mine = [
@@ -52,6 +87,8 @@ def pool_of(problem, given, tree, pooled):
         and (pooled or can_run_on(problem, j, rows))
         and (not pooled or all(tree.totals[r] for r in np.flatnonzero(problem.demand[j])))
     ]
+    if whole:
+        mine = dividing(problem, given, mine)
     named = np.flatnonzero(given.amount < np.inf)
     in_group = given.scope == "group"
     groups = groups_below(problem, given.node) if in_group else []
@@ -356,7 +393,7 @@ def fill_with_floors(problem, rule, seed=0):
     tree = PlainTree(problem, pooled=pooled)
     floors = []
     for number, given in enumerate(problem.guarantees):
-        pool, jobs, rows = pool_of(problem, given, tree, pooled)
+        pool, jobs, rows = pool_of(problem, given, tree, pooled, whole=True)
         if problem.kept_placements is not None:
             pool = replace(pool, kept_placements=kept_inside(problem, jobs, rows))
         floors.append((number, jobs, rows, whole_in(pool)))

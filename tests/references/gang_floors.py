@@ -24,7 +24,7 @@ def fill_gangs_with_floors(problem, rule, seed=0):
     """Return (workload, kind, server) of pieces, tasks of workloads, and those guaranteed that run."""
     tree, floors, kept = PlainTree(problem), [], by_workload(problem)
     for number, given in enumerate(problem.guarantees):
-        pool, jobs, rows = pool_of(problem, given, tree, pooled=False)
+        pool, jobs, rows = pool_of(problem, given, tree, pooled=False, whole=True)
         if problem.kept_placements is not None:
             pool = replace(pool, kept_placements=kept_inside(problem, kept, jobs, rows))
         floors.append((number, jobs, rows, whole_in(pool)))

@@ -30,7 +30,7 @@ class FloorsNow:
         tree = PlainTree(problem, pooled=pooled)
         floors = []
         for number, given in enumerate(problem.guarantees):
-            pool, jobs, rows = pool_of(problem, given, tree, pooled)
+            pool, jobs, rows = pool_of(problem, given, tree, pooled, whole=True)
             if pooled:
                 rows = frozenset(range(problem.k))
             floors.append((number, jobs, rows, whole_in(pool)))

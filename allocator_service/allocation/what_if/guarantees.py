@@ -8,14 +8,14 @@ from time import monotonic
 from typing import Any
 
 from allocator_service.allocation.guarantee_texts import unmet_sentence
-from allocator_service.allocation.runs.snapshots import locked_pool_state, pool_state
+from allocator_service.allocation.runs.snapshots import pool_state
 from allocator_service.allocation.what_if.evaluations import (
     answer_document,
     refuse_many,
     refuse_oversized,
 )
 from allocator_service.core.display import instant_text
-from allocator_service.core.errors import DomainError, TooLarge, Unavailable
+from allocator_service.core.errors import DomainError
 from allocator_service.core.quantities import Resource
 from allocator_service.pools.limits import has_guarantees, has_own_servers
 from allocator_service.pools.models import Pool
@@ -94,25 +94,6 @@ def _unknown_text(error: DomainError, since: datetime | None) -> str:
         f"Whether all guarantees can be met{when} was not computed ({error.code}). {decision} reports it"
         " in its summary, `guarantees_unmet`."
     )
-
-
-def guarantees_size_refusal(pool: Pool, at: datetime) -> str:
-    """State why the locked pool cannot be decided at an instant for the size of a guarantee.
-
-    The text is empty if it can, or if a request cannot wait for the answer. Raises `Unavailable` if all
-    places for evaluations are taken.
-    """
-    try:
-        answer_document(locked_pool_state(pool, now=at).document, SECONDS)
-    except TooLarge as error:
-        return error.detail
-    except Unavailable as error:
-        if error.code == "evaluation.timeout":
-            return ""
-        raise
-    except DomainError:
-        return ""
-    return ""
 
 
 def unmet_in(

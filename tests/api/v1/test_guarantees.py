@@ -280,34 +280,41 @@ def test_only_the_first_later_guarantees_are_computed(pool, operator, members):
     ] == [True] * 5
 
 
-def test_a_guarantee_of_more_whole_tasks_than_are_decided_is_refused(pool, operator, members):
+def test_a_guarantee_of_more_tasks_than_are_divided_is_unmet(pool, operator, members):
     operator.post(f"{PATH}/groups/", {"slug": "ml", "name": "ML"})
     for slug in ("a", "b"):
         put(operator, f"{PATH}/members/{slug}/", {"weight": 1, "group": "ml"})
-    more = {"tenant": "a", "name": "more", "demand": {"gpu": 1}}
-    assert operator.post(f"{PATH}/workloads/", more).status_code == 201
-    later = (utc_now() + timedelta(days=9)).isoformat()
-    few = {"amount": {"gpu": 4}}
-    for amount in (5_100_000, 10**9):
-        for row in ({"amount": {"gpu": amount}}, {"amount": {"gpu": amount}, "from": later}):
-            answers = [
-                patch(operator, f"{PATH}/groups/ml/", {"guarantee": [few, row]}),
-                put(operator, f"{PATH}/members/a/", {"group": "ml", "guarantee": [few, row]}),
-            ]
-            if pool.policy_mode == "divisible":
-                assert [answer.status_code for answer in answers] == [200, 200]
-                continue
-            for answer in answers:
-                assert answer.status_code == 422
-                (error,) = answer.json()["errors"]
-                assert (error["code"], error["pointer"]) == ("problem.too_large", "/guarantee/1")
-                assert "more than 5000000 whole tasks" in error["detail"]
-    if pool.policy_mode == "divisible":
-        changed = {"policy": {"name": pool.policy_name, "mode": "indivisible"}}
-        answer = patch(operator, f"{PATH}/", changed)
-        assert (answer.status_code, answer.json()["code"]) == (422, "problem.too_large")
-        assert answer.json()["errors"][0]["pointer"] == "/policy/mode"
+    row = {"amount": {"gpu": 10**10}}
+    answer = patch(operator, f"{PATH}/groups/ml/", {"guarantee": [row]})
+    assert answer.status_code == 200
+    (warning,) = answer.json()["warnings"]
+    assert (warning["code"], warning["guarantee"]["met"]) == ("guarantee.unmet", 0)
+    assert warning["guarantee"]["limited_by"] == ["out_of_range"]
     assert factories.decision(pool).status == "succeeded"
+
+
+def test_tiny_tasks_do_not_stop_decisions_of_a_group_with_a_guarantee(pool, operator, members):
+    operator.post(f"{PATH}/groups/", {"slug": "ml", "name": "ML"})
+    put(operator, f"{PATH}/members/a/", {"weight": 1, "group": "ml"})
+    row = {"amount": {"gpu": 8}}
+    assert patch(operator, f"{PATH}/groups/ml/", {"guarantee": [row]}).status_code == 200
+    assert tasks(factories.decision(pool))["a"][1:] == (8, 1)
+    tiny = {"tenant": "b", "name": "tiny", "demand": {"gpu": 0.000001}, "tasks": 9_000_000}
+    assert operator.post(f"{PATH}/workloads/", tiny).status_code == 201
+    put(operator, f"{PATH}/members/b/", {"weight": 1, "group": "ml"})
+    run = factories.decision(pool)
+    assert run.status == "succeeded"
+    stated = {
+        each.workload.name: each.floor
+        for each in run.allocations.select_related("workload")
+        if each.workload.tenant.slug in ("a", "b")
+    }
+    unmet = [each["limited_by"] for each in run.summary.get("guarantees_unmet", [])]
+    if pool.policy_mode == "indivisible":
+        assert (stated["tiny"], unmet) == (None, [["out_of_range"]])
+    else:
+        assert unmet == []
+    assert sum(floor or 0 for floor in stated.values()) == pytest.approx(8)
 
 
 def test_a_guarantee_of_one_workload_may_be_of_any_number_of_tasks(pool, operator, members):

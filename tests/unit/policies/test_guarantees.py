@@ -506,44 +506,6 @@ def test_a_guarantee_of_a_pool_that_has_nothing_is_unmet(mode, policy, own_serve
     assert verify(problem, answer).valid
 
 
-@pytest.mark.parametrize("amount", [1e7, 1e5])
-def test_a_guarantee_of_too_many_whole_tasks_is_named(amount, monkeypatch):
-    # The smaller one is stopped while it is placed.
-    monkeypatch.setattr("policies.filling.servers.MOST_TASKS", 1e5 - 1 if amount == 1e5 else 1e8)
-    guarantee = Guarantee("group", 0, np.array([amount]))
-    problem = replace(
-        two_tenants(), groups=("ml",), group_parent=np.array([-1]), group_weight=np.ones(1),
-        group_tier=np.zeros(1, dtype=np.int64), tenant_group=np.zeros(2, dtype=np.int64),
-        guarantees=(guarantee,),
-    )  # fmt: skip
-    with pytest.raises(ProblemTooLargeError, match="guarantee of group 'ml'"):
-        solve(problem, "drfh", mode="indivisible")
-    answer = solve(problem, "drfh")
-    assert answer.tasks == pytest.approx([50, 50])
-    assert verify(problem, answer).valid
-
-
-def of_two_workloads(demand, amount):
-    return Problem.create(
-        resources=["gpu"], capacity=[[100]], tenants=["a"], workload_tenant=[0, 0], demand=demand,
-        workload_names=["x", "y"], guarantees=[Guarantee("tenant", 0, np.array([amount]))],
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize("policy", ["drf", "drfh"])
-def test_a_guarantee_of_far_too_many_whole_tasks_is_refused_before_they_are_placed(policy):
-    """Placing them would raise `SolveTimeoutError`."""
-    problem = of_two_workloads([[1], [1]], 1e9)
-    with pytest.raises(ProblemTooLargeError, match=r"tenant 'a': .* 5000000 whole"):
-        solve(problem, policy, mode="indivisible", time_limit=0.2)
-
-
-def test_a_guarantee_of_too_many_tasks_of_two_sizes_is_refused():
-    """The largest demand alone does not show that they are too many."""
-    with pytest.raises(ProblemTooLargeError, match="5000000 whole tasks"):
-        solve(of_two_workloads([[1], [4]], 9e6), "drfh", mode="indivisible")
-
-
 def test_properties_of_an_answer_with_guarantees_are_decided():
     answer = solve(contested_problem(np.random.default_rng(3)), "drfh")
     verdicts = properties_of(answer, seconds=5).verdicts
