@@ -64,9 +64,12 @@ class ServiceForm(forms.ModelForm):
         mistakes are shown at once.
         """
 
-    def changes(self) -> dict[str, Any]:
-        """Return the changes of a valid form as a simulation's, empty if no impact is shown first."""
-        return {}
+    def affecting(self) -> list[str]:
+        """Return the names of changes by which a valid form affects decisions.
+
+        Without any, the form is saved without showing an impact first.
+        """
+        return []
 
     @property
     def adding(self) -> bool:

@@ -27,7 +27,7 @@ from allocator_service.pools import access_admin  # noqa: F401 - registers its m
 from allocator_service.pools.group_admin import group_form_field, tier_form_field
 from allocator_service.pools.limit_forms import (
     LimitsField,
-    amounts_changed,
+    has_changed,
     limits_text,
     own_servers_form_field,
 )
@@ -197,16 +197,12 @@ class MembershipForm(ServiceForm):
         )
         return present
 
-    def changes(self) -> dict[str, Any]:
+    def affecting(self) -> list[str]:
         terms, new = self._present_terms(), self._cleaned_terms(self.cleaned_data)
-        changed = {}
-        if terms is not None:
-            changed = amounts_changed(terms, self.cleaned_data, AMOUNTS, utc_now())
-        if terms is not None and new == _stated_terms(terms) and not changed:
-            return {}
-        # As text, because the preview stores its changes as JSON, which has no exact decimals.
-        terms_given = {**new, "tenant": self.instance.tenant.slug, "weight": str(new["weight"])}
-        return {"members": [{**terms_given, **changed}]}
+        if terms is None:
+            return []
+        is_same = new == _stated_terms(terms)
+        return ["members"] if not is_same or has_changed(terms, self.cleaned_data, AMOUNTS) else []
 
     def _cleaned_terms(self, cleaned: dict[str, Any]) -> dict[str, Any]:
         terms = {name: cleaned[name] for name in ("weight", "best_effort")}

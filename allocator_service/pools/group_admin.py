@@ -22,7 +22,7 @@ from allocator_service.pools.group_services import (
 )
 from allocator_service.pools.limit_forms import (
     LimitsField,
-    amounts_changed,
+    has_changed,
     limits_text,
     own_servers_form_field,
 )
@@ -80,26 +80,13 @@ class GroupForm(ServiceForm):
         )
         return present
 
-    def changes(self) -> dict[str, Any]:
-        terms = self._present_terms()
-        new = self._settings(self.cleaned_data)
+    def affecting(self) -> list[str]:
+        terms, new = self._present_terms(), self._settings(self.cleaned_data)
         if terms is None:
-            return {}
-        parent = terms.parent.slug if terms.parent else None
-        changed = amounts_changed(terms, self.cleaned_data, AMOUNTS, utc_now())
-        changed.pop("own_servers", None)  # simulations know the setting of members and of the pool
-        if not changed and (new.parent, new.weight, new.tier) == (
-            parent, terms.weight, terms.tier,
-        ):  # fmt: skip
-            return {}
-        group = {
-            **changed,
-            "group": self.instance.slug,
-            "parent": new.parent,
-            "weight": decimal_text(new.weight),
-            "tier": new.tier,
-        }
-        return {"groups": [group]}
+            return []
+        present = (terms.parent.slug if terms.parent else None, terms.weight, terms.tier)
+        is_same = present == (new.parent, new.weight, new.tier)
+        return ["groups"] if not is_same or has_changed(terms, self.cleaned_data, AMOUNTS) else []
 
     def perform(self, cleaned: dict[str, Any]) -> Group:
         settings = self._settings(cleaned)

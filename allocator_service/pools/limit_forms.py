@@ -135,30 +135,10 @@ def own_servers_form_field() -> forms.ChoiceField:
     )
 
 
-def limits_changed(limits: Iterable[Limit], at: datetime) -> list[dict[str, Any]]:
-    """Return the limits in force at an instant, as entries of a simulation's `limit`."""
-    return [
-        {
-            "where": dict(limit.where),
-            "amount": {name: decimal_text(amount) for name, amount in limit.amount.items()},
-        }
-        for limit in limits
-        if limit.is_in_force(at)
-    ]
-
-
-def amounts_changed(
-    terms: GroupTerms | MembershipTerms,
-    cleaned: Mapping[str, Any],
-    kinds: Iterable[str],
-    now: datetime,
-) -> dict[str, Any]:
-    """Return the fields by which a form changes amounts, as a simulation takes them."""
-    changed: dict[str, Any] = {
-        kind: limits_changed(cleaned[kind], now)
-        for kind in kinds
-        if not is_same_list(cleaned[kind], limits_from(getattr(terms, kind)))
-    }
-    if cleaned["own_servers"] not in ("", terms.own_servers):
-        changed["own_servers"] = cleaned["own_servers"] == OwnServers.YES
-    return changed
+def has_changed(
+    terms: GroupTerms | MembershipTerms, cleaned: Mapping[str, Any], kinds: Iterable[str]
+) -> bool:
+    """Return True if a form changes amounts or the setting for own servers."""
+    return cleaned["own_servers"] not in ("", terms.own_servers) or any(
+        not is_same_list(cleaned[kind], limits_from(getattr(terms, kind))) for kind in kinds
+    )

@@ -9,10 +9,10 @@ from django.http import HttpResponse
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from allocator_service.allocation.what_if.guarantees import guarantees_check
+from allocator_service.allocation.what_if.guarantees import UnmetGuarantee, guarantees_check
 from allocator_service.core.clock import utc_now
 from api.contract import documents
-from api.v1.limits import UnmetGuarantee
+from api.v1.limits import UnmetGuarantee as UnmetDocument
 from api.views import PoolView
 
 P = ParamSpec("P")
@@ -26,7 +26,12 @@ class WarningDocument(documents.Document):
     code = documents.ChoiceField(choices=[UNMET, NOT_COMPUTED, EXHAUSTED])
     detail = documents.TextField(max_length=10_000, description="Sentence for people.")
     guarantee = documents.DocumentField(
-        UnmetGuarantee, required=False, description="The guarantee, of `guarantee.unmet`."
+        UnmetDocument, required=False, description="The guarantee, of `guarantee.unmet`."
+    )
+    from_ = documents.TimestampField(
+        required=False,
+        description="Instant from which a guarantee is not met that later decisions do not meet. Absent"
+        " of the next decision.",
     )
 
 
@@ -79,9 +84,14 @@ def _of_guarantees(view: PoolView, changed: Mapping[str, Any]) -> list[dict[str,
     later = [datetime.fromisoformat(each) if isinstance(each, str) else each for each in starts]
     check = guarantees_check(view.pool, now=utc_now(), later=later)
     return [
-        *({"code": UNMET, "detail": text, "guarantee": unmet} for unmet, text in check.unmet),
+        *(_unmet_warning(each) for each in check.unmet),
         *({"code": NOT_COMPUTED, "detail": text} for text in check.unknown),
     ]
+
+
+def _unmet_warning(unmet: UnmetGuarantee) -> dict[str, Any]:
+    since = {} if unmet.since is None else {"from": unmet.since}
+    return {"code": UNMET, "detail": unmet.text, "guarantee": unmet.row, **since}
 
 
 def budget_warnings(text: str) -> list[dict[str, Any]]:

@@ -79,6 +79,32 @@ def test_the_cost_is_shown_where_the_service_states_it(told):
     assert WORDS in out
 
 
+def test_a_what_if_names_the_guarantees_that_are_not_met(alloc, told):
+    of_a = {"node": {"tenant": "a"}, "where": {"gpu": "h100"}, "amount": {"gpu": 8},
+            "limited_by": ["resource:gpu"]}  # fmt: skip
+    own = {"node": {"group": "ml"}, "own_servers": True, "met": 0.25, "limited_by": ["lend"]}
+    of_b = {**of_a, "node": {"tenant": "b"}, "where": {}, "met": 0.5}
+    summary = {
+        "before": {"guarantees_unmet": [{**of_a, "met": 0.75}, of_b]},
+        "after": {"guarantees_unmet": [{**of_a, "met": 0.5}, own]},
+    }
+    found = {**TRIED, "result": {**TRIED["result"], "summary": summary}}
+    server = page([{"id": "id-s", "name": "rack-1"}], None, last=True)
+    told(server, SIMULATED[0], (200, JSON, found), (200, JSON, POOL))
+    lines = alloc("what-if", "lab", "--drain-server", "rack-1").stdout.splitlines()
+    start = lines.index("Guarantees that are not met after the change or before:") + 1
+    assert lines[start:] == [
+        "  The guarantee of a (8 gpu on gpu=h100): 50.0 % met, limited by gpu; before: 75.0 % met,"
+        " limited by gpu.",
+        "  The own servers of group ml: 25.0 % met, limited by lend; before: met.",
+        "  The guarantee of b (8 gpu): met; before: 50.0 % met, limited by gpu.",
+    ]
+    met = {**TRIED, "result": {**TRIED["result"], "summary": {"before": {}, "after": {}}}}
+    told(server, SIMULATED[0], (200, JSON, met))
+    out = alloc("what-if", "lab", "--drain-server", "rack-1").stdout
+    assert "Guarantees" not in out
+
+
 def test_a_drained_server_lists_the_tasks_of_several_pieces_that_end(alloc, told):
     detail = "2 tasks of mpi end: 2 of their 8 pieces are on this server."
     lost = [{"tenant": "physics", "workload": "mpi", "detail": detail}]

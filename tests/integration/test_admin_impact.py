@@ -2,6 +2,7 @@
 
 import html
 import re
+from datetime import timedelta
 from decimal import Decimal
 
 import pytest
@@ -9,12 +10,15 @@ from django.contrib.auth import get_user_model
 from django.urls import reverse
 
 from allocator_service.allocation.what_if.impact import changed_tenants, shortened
-from allocator_service.core.display import percent_text
+from allocator_service.core.clock import utc_now
+from allocator_service.core.display import instant_text, percent_text
 from allocator_service.core.models import AuditEntry, Event
 from allocator_service.pools.group_services import GroupDraft, GroupSettings, groups_create
 from allocator_service.pools.member_services import member_put
 from allocator_service.pools.models import Group, Membership, Pool, Server
+from allocator_service.tenants.models import Tenant
 from allocator_service.workloads.services import WorkloadDraft, workloads_submit
+from tests import factories
 from tests.factories import vector
 from tests.form_fields import untouched
 from tests.integration.conftest import NOON
@@ -144,6 +148,59 @@ def test_a_guarantee_that_cannot_be_met_is_shown_before_it_is_saved(groups, oper
     met = operator.post(url, form_of(operator.get(url)) | {"guarantee": "cpu=1"})
     assert met.context["impacts"][0].unmet == []
     assert "Guarantees that are not met" not in met.content.decode()
+
+
+def test_the_preview_warns_of_guarantees_as_the_api_does(groups, fig2, operator):
+    """28 of 14 CPUs now, and ten times as many from a later day on."""
+    begins = (utc_now() + timedelta(days=40)).replace(hour=0, minute=0, second=0, microsecond=0)
+    rows = [
+        {"where": {}, "amount": {"cpu": amount}, "from": start}
+        for amount, start in ((28, None), (280, begins.isoformat()))
+    ]
+    lines = f"cpu=28\ncpu=280;;{begins.isoformat()}"
+    of_group = reverse("admin:pools_group_change", args=[groups[1].pk])
+    member = Membership.objects.get(tenant__slug="u2")
+    of_member = reverse("admin:pools_membership_change", args=[member.pk])
+    api = factories.client()
+    group = "/api/v1/pools/lab/groups/b/"
+    put = {"weight": 1, "group": "b"}
+    for url, send, path, body in (
+        (of_group, api.patch, group, {}),
+        (of_member, api.put, "/api/v1/pools/lab/members/u2/", put),
+    ):
+        asked = operator.post(url, form_of(operator.get(url)) | {"guarantee": lines})
+        (impact,) = asked.context["impacts"]
+        answer = send(path, {**body, "guarantee": rows}, If_Match=api.get(path)["ETag"])
+        warnings = answer.json()["warnings"]
+        assert [*impact.unmet, *impact.unchecked] == [each["detail"] for each in warnings]
+        assert any(f"From {instant_text(begins)} on, " in each for each in impact.unmet)
+        for sentence in impact.unmet:
+            assert f'<li class="warning">{sentence}</li>' in asked.content.decode()
+        send(path, {**body, "guarantee": []}, If_Match=api.get(path)["ETag"])
+
+
+def test_the_preview_states_which_later_guarantees_were_not_computed(groups, operator):
+    url = reverse("admin:pools_group_change", args=[groups[1].pk])
+    days = [(utc_now() + timedelta(days=days)).date().isoformat() for days in (10, 20, 30, 40)]
+    lines = "\n".join(f"cpu=1;;{day}T00:00Z" for day in days)
+    asked = operator.post(url, form_of(operator.get(url)) | {"guarantee": lines})
+    (impact,) = asked.context["impacts"]
+    assert impact.unmet == []
+    (sentence,) = impact.unchecked
+    assert "was not computed: a change is computed at 3 later instants." in sentence
+    assert f'<li class="warning">{sentence}</li>' in asked.content.decode()
+
+
+def test_own_servers_of_a_group_are_shown_before_they_are_saved(groups, fig2, operator):
+    """Both servers are those of u1, which then keeps all that it would run alone."""
+    Server.objects.filter(pool=fig2).update(contributed_by=Tenant.objects.get(slug="u1"))
+    url = reverse("admin:pools_group_change", args=[groups[0].pk])
+    asked = operator.post(url, form_of(operator.get(url)) | {"own_servers": "yes"})
+    (impact,) = asked.context["impacts"]
+    assert impact.unknown == ""
+    assert [row.tenant for row in impact.winners] == ["u1"]
+    assert [row.tenant for row in impact.tenants] == ["u2"]
+    assert groups[0].terms.get(end=None).own_servers == "inherit"
 
 
 def test_a_group_is_created_moved_and_retired_in_the_admin(groups, fig2, operator):

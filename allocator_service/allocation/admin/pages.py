@@ -1,6 +1,7 @@
 """Pools, their members and servers in the admin, with the impact of a change before it is saved."""
 
 from collections.abc import Callable
+from datetime import datetime
 from functools import partial
 from typing import Any, ClassVar, cast
 
@@ -18,22 +19,36 @@ from allocator_service.allocation.admin.pool_form import PoolForm
 from allocator_service.allocation.admin.tabs import Tab, TabRequest, all_tabs, tabs_for
 from allocator_service.allocation.policies import options_text, policy_title
 from allocator_service.allocation.services import run_request
-from allocator_service.allocation.what_if.impact import changes_impact, servers_impact
+from allocator_service.allocation.what_if.impact import (
+    changed_pool,
+    changed_pool_impact,
+    servers_impact,
+)
 from allocator_service.core.admin import ServiceAdmin
 from allocator_service.core.clock import utc_now
-from allocator_service.core.errors import DomainError
 from allocator_service.core.history import Difference
 from allocator_service.core.list_filters import NamedChoices, PresentFilter
 from allocator_service.core.service_forms import ServiceForm, form_differences
 from allocator_service.imports.admin import FileImportAdmin, ServerFileForm, TreeFileForm
 from allocator_service.pools.admin import MembershipAdmin, ServerAdmin
 from allocator_service.pools.group_admin import GroupAdmin
+from allocator_service.pools.limits import Limit
 from allocator_service.pools.models import Group, Membership, Pool, Server, ServerState
 from allocator_service.pools.services import pool_retire
 
 MAX_SHOWN_FIRST = 1_000
 SERVERS_NAMED = 20
 SETTINGS = "settings"
+# Fields that decide which guarantees can be met, as those that the API warns for.
+_GUARANTEEING = {"guarantee", "own_servers", "count", "lend"}
+
+
+def _guarantee_dates(form: ServiceForm) -> list[datetime] | None:
+    """Return the instants at which guarantees of a valid form begin, None if it changes no guarantee."""
+    if not _GUARANTEEING.intersection(form.changed_data):
+        return None
+    rows: list[Limit] = form.cleaned_data.get("guarantee", [])
+    return [row.start for row in rows if row.start is not None]
 
 
 class ImpactFormAdmin(ServiceAdmin):
@@ -58,23 +73,23 @@ class ImpactFormAdmin(ServiceAdmin):
         if present is None or not self.has_change_permission(request, present):
             return None
         form = cast("ServiceForm", self.get_form(request, present)(request.POST, instance=present))
+        pool, now = present if isinstance(present, Pool) else present.pool, utc_now()
         # Made and undone: the impact is shown only of a change that the service accepts.
         with transaction.atomic():
-            is_valid = form.is_valid()
+            changed = None
+            if form.is_valid():
+                changed = changed_pool(pool, now=now, later=_guarantee_dates(form))
             transaction.set_rollback(True)
-        try:
-            changes = form.changes() if is_valid else {}
-        except DomainError:
-            changes = {}  # the form itself reports what the service refuses
-        if not changes:
+        # After it: the form compares with the settings that are stored.
+        subjects = form.affecting() if changed else []
+        if changed is None or not subjects:
             return None
-        pool = present if isinstance(present, Pool) else present.pool
         skipped = {"csrfmiddlewaretoken", "reason"}
         context = {
             **self.admin_site.each_context(request),
             "title": f"Change {present}",
             "differences": form_differences(form),
-            "impacts": [changes_impact(pool, changes, ", ".join(changes), now=utc_now())],
+            "impacts": [changed_pool_impact(pool, changed, ", ".join(subjects), now=now)],
             "hidden": [
                 (name, value)
                 for name, values in request.POST.lists()

@@ -245,25 +245,13 @@ class PoolForm(ServiceForm):
             refuse_unread(TextField(max_length=20, blank=True), unit[0].strip() if unit else "")
         return [Resource(*parts) for parts in lines if parts]
 
-    def changes(self) -> dict[str, Any]:
+    def affecting(self) -> list[str]:
         cleaned, pool = self.cleaned_data, self.instance
         policy = self._policy(cleaned)
-        now = (pool.policy_name, pool.policy_mode, pool.policy_options)
-        changes: dict[str, Any] = {}
-        if (policy.name, policy.mode, policy.options) != now:
-            changes["policy"] = {
-                "name": policy.name,
-                "mode": policy.mode,
-                "options": policy.options,
-            }
-        if cleaned["weights"] != pool.weights:
-            changes["weights"] = cleaned["weights"]
-        changes |= {
-            name: cleaned[name]
-            for name in ("own_servers", "count")
-            if cleaned[name] != getattr(pool, name)
-        }
-        return changes
+        present = (pool.policy_name, pool.policy_mode, pool.policy_options)
+        named = ["policy"] if (policy.name, policy.mode, policy.options) != present else []
+        settings = ("weights", "own_servers", "count")
+        return named + [name for name in settings if cleaned[name] != getattr(pool, name)]
 
     def _policy(self, cleaned: dict[str, Any]) -> PolicyChoice:
         name = cleaned["policy_name"]

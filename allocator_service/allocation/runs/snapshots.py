@@ -117,6 +117,12 @@ def pool_state(
         return _read(pool, now, Known() if known is None else known, begins=begins)
 
 
+def locked_pool_state(pool: Pool, *, now: datetime) -> PoolState:
+    """Read a pool that the transaction has locked, with the changes that it made."""
+    pools = Pool.objects.select_related("job").prefetch_related("resource_types")
+    return _read(pools.get(pk=pool.pk), now, Known(), begins=False)
+
+
 def _read(pool: Pool, now: datetime, known: Known, *, begins: bool) -> PoolState:
     resources = resources_of(pool)
     groups = server_groups(pool)

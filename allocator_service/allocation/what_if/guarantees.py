@@ -8,7 +8,7 @@ from time import monotonic
 from typing import Any
 
 from allocator_service.allocation.guarantee_texts import unmet_sentence
-from allocator_service.allocation.runs.snapshots import pool_state
+from allocator_service.allocation.runs.snapshots import locked_pool_state, pool_state
 from allocator_service.allocation.what_if.evaluations import (
     answer_document,
     refuse_many,
@@ -28,13 +28,39 @@ SECONDS = 5.0
 SHORTEST = 0.5
 # Later instants at which a change is computed, within the same time.
 MOST_LATER = 3
+# Fractions that differ by less are equal but for rounding.
+_SAME = 1e-9
+
+
+@dataclass(frozen=True)
+class UnmetGuarantee:
+    """A row of `guarantees_unmet` with its sentence.
+
+    `since` is the instant of a later decision, None for the next one.
+    """
+
+    row: Mapping[str, Any]
+    text: str
+    since: datetime | None = None
 
 
 @dataclass(frozen=True)
 class GuaranteeCheck:
-    """Unmet guarantees with a sentence for each, and why others were not computed."""
+    """Unmet guarantees, and why others were not computed."""
 
-    unmet: Sequence[tuple[Mapping[str, Any], str]] = ()
+    unmet: Sequence[UnmetGuarantee] = ()
+    unknown: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class GuaranteeDocuments:
+    """Documents of the next decision and of later instants, to compute which guarantees they meet.
+
+    `unknown` states why documents are missing.
+    """
+
+    resources: Sequence[Resource] = ()
+    documents: Sequence[tuple[datetime | None, Mapping[str, Any]]] = ()
     unknown: Sequence[str] = ()
 
 
@@ -47,39 +73,74 @@ def guarantees_check(
     amounts in force then. None is computed for more than an evaluation takes, and all of them
     together not for longer than a request may wait.
     """
+    return guarantees_computed(guarantees_read(pool, now=now, later=later))
+
+
+def guarantees_read(
+    pool: Pool,
+    *,
+    now: datetime,
+    later: Iterable[datetime],
+    is_locked: bool = False,
+) -> GuaranteeDocuments:
+    """Read the documents of a check.
+
+    If the transaction has locked the pool, the documents have the changes that it made.
+    """
     # The request may have changed the setting on another object of the pool.
     pool.refresh_from_db(fields=["own_servers"])
     if not (pool.own_servers or has_own_servers(pool) or has_guarantees(pool, now=now)):
-        return GuaranteeCheck()
-    deadline, resources = monotonic() + SECONDS, resources_of(pool)
+        return GuaranteeDocuments()
     instants = sorted({at for at in later if at > now})
-    found: dict[str, tuple[Mapping[str, Any], str]] = {}
-    unknown = []
     try:
         # Counted before the pool is read, which takes long for a large one.
         refuse_many("tenants", members_of(pool=pool).count())
         refuse_many("workloads", pool.workloads.filter(state=WorkloadState.ACTIVE).count())
     except DomainError as error:
-        return GuaranteeCheck(unknown=[_unknown_text(error, None)])
+        return GuaranteeDocuments(unknown=[_unknown_text(error, None)])
+    documents: list[tuple[datetime | None, Mapping[str, Any]]] = []
+    unknown = []
     for at in (now, *instants[:MOST_LATER]):
         since = at if at > now else None
         try:
-            document = pool_state(pool.pk, now=at).document
-            refuse_oversized(document)
-            answer = answer_document(document, max(deadline - monotonic(), SHORTEST))
+            state = locked_pool_state(pool, now=at) if is_locked else pool_state(pool.pk, now=at)
+            documents.append((since, state.document))
         except DomainError as error:
             unknown.append(_unknown_text(error, since))
-            continue
-        for unmet, text in unmet_in(answer, resources):
-            # One that is unmet now as well is stated once.
-            key = json.dumps([unmet["node"], unmet.get("where"), unmet.get("amount")])
-            found.setdefault(key, (unmet, text if since is None else _later_text(text, since)))
     unknown += [
         f"Whether all guarantees can be met from {instant_text(at)} on was not computed: a change is"
         f" computed at {MOST_LATER} later instants."
         for at in instants[MOST_LATER:]
     ]
-    return GuaranteeCheck(list(found.values()), unknown)
+    return GuaranteeDocuments(resources_of(pool), documents, unknown)
+
+
+def guarantees_computed(given: GuaranteeDocuments) -> GuaranteeCheck:
+    """Compute which guarantees the documents do not meet.
+
+    Each guarantee is stated at the first instant at which it is unmet, and at each later one at which
+    less of it is met than at all instants before.
+    """
+    deadline = monotonic() + SECONDS
+    found: list[UnmetGuarantee] = []
+    unknown = []
+    least: dict[str, float] = {}
+    for since, document in given.documents:
+        try:
+            refuse_oversized(document)
+            answer = answer_document(document, max(deadline - monotonic(), SHORTEST))
+        except DomainError as error:
+            unknown.append(_unknown_text(error, since))
+            continue
+        met: dict[str, float] = {}
+        for row, text in unmet_in(answer, given.resources):
+            key = json.dumps([row["node"], row.get("where"), row.get("amount")])
+            met[key] = min(row["met"], met.get(key, 1))
+            if row["met"] < least.get(key, 1) - _SAME:
+                text_then = text if since is None else _later_text(text, since)
+                found.append(UnmetGuarantee(row, text_then, since))
+        least |= {key: min(part, least.get(key, 1)) for key, part in met.items()}
+    return GuaranteeCheck(found, [*unknown, *given.unknown])
 
 
 def _later_text(text: str, since: datetime) -> str:

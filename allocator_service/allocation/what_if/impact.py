@@ -6,10 +6,15 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any
 
-from allocator_service.allocation.runs.snapshots import pool_state
+from allocator_service.allocation.runs.snapshots import PoolState, locked_pool_state, pool_state
 from allocator_service.allocation.what_if.changes import with_changes
 from allocator_service.allocation.what_if.evaluations import answer_document
-from allocator_service.allocation.what_if.guarantees import unmet_in
+from allocator_service.allocation.what_if.guarantees import (
+    GuaranteeDocuments,
+    guarantees_computed,
+    guarantees_read,
+    unmet_in,
+)
 from allocator_service.allocation.what_if.lost_gangs import has_gangs, lost_gangs, removed_servers
 from allocator_service.core.errors import DomainError
 from allocator_service.pools.guarantees import refuse_limits_below_guarantees
@@ -56,8 +61,8 @@ class Impact:
     `tenants` would run fewer tasks of a workload, the hardest hit first, and `winners` only more; `hit`
     and `gain` count all of them. `moved` are the whole tasks that would go to another server, None where
     tasks are divisible or that is not known. They are pieces of tasks if `in_pieces`. `unmet` has a
-    sentence for each guarantee that is not met after it, and `lost` one for each workload whose tasks of
-    several pieces end.
+    sentence for each guarantee that is not met after it, `unchecked` states why some were not computed,
+    and `lost` has a sentence for each workload whose tasks of several pieces end.
     """
 
     pool: Pool
@@ -69,6 +74,7 @@ class Impact:
     moved: int | None = None
     in_pieces: bool = False
     unmet: Sequence[str] = ()
+    unchecked: Sequence[str] = ()
     lost: Sequence[str] = ()
     unknown: str = ""
 
@@ -92,10 +98,54 @@ def changes_impact(
         live = pool_state(pool.pk, now=now)
         changed = with_changes(live, changes, resources=resources_of(pool))
         refuse_limits_below_guarantees(pool, changed.amounts, now=now)
-        before = answer_document(live.document)
-        answer = answer_document(changed.document)
+        lost = [each.text_with_tenant for each in lost_gangs(live, removed_servers(changes))]
+        return replace(_impact(pool, subject, live, changed.document), lost=lost)
     except DomainError as error:
         return Impact(pool, subject, unknown=error.detail)
+
+
+@dataclass(frozen=True)
+class ChangedPool:
+    """A pool as a transaction that is undone had changed it.
+
+    `guarantees` are the documents for the warnings of the change, None for a change without them.
+    """
+
+    document: Mapping[str, Any]
+    guarantees: GuaranteeDocuments | None
+
+
+def changed_pool(
+    pool: Pool, *, now: datetime, later: Iterable[datetime] | None = None
+) -> ChangedPool:
+    """Read the locked pool with the changes that the transaction made.
+
+    `later` are the instants at which the guarantees are checked besides the present, None to check
+    none of them.
+    """
+    read = Pool.objects.get(pk=pool.pk)
+    guarantees = None
+    if later is not None:
+        guarantees = guarantees_read(read, now=now, later=later, is_locked=True)
+    return ChangedPool(locked_pool_state(read, now=now).document, guarantees)
+
+
+def changed_pool_impact(pool: Pool, changed: ChangedPool, subject: str, *, now: datetime) -> Impact:
+    """Return the impact of a change that was made and undone, with the warnings of its guarantees."""
+    try:
+        impact = _impact(pool, subject, pool_state(pool.pk, now=now), changed.document)
+    except DomainError as error:
+        impact = Impact(pool, subject, unknown=error.detail)
+    if changed.guarantees is None:
+        return impact
+    check = guarantees_computed(changed.guarantees)
+    return replace(impact, unmet=[each.text for each in check.unmet], unchecked=check.unknown)
+
+
+def _impact(pool: Pool, subject: str, live: PoolState, document: Mapping[str, Any]) -> Impact:
+    """Compare the decisions of the live pool and of its document after a change."""
+    before = answer_document(live.document)
+    answer = answer_document(document)
     rows = changed_tenants(before, answer)
     # The first workload of a row is one that loses, if any does.
     hit = [row for row in rows if row.workloads[0].part < 0]
@@ -112,7 +162,6 @@ def changes_impact(
         answer["summary"]["moved_tasks"],
         has_gangs(live.settings),
         [sentence for _, sentence in unmet_in(answer, resources_of(pool))],
-        [each.text_with_tenant for each in lost_gangs(live, removed_servers(changes))],
     )
 
 

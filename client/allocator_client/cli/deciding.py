@@ -10,9 +10,9 @@ from allocator_client._generated.documents.decisions import (
     AllocationDocument,
     DecisionDocument,
     ExplanationDocument,
-    RunSummaryGuaranteesUnmet,
 )
 from allocator_client.cli.failures import Failure
+from allocator_client.cli.guarantees import unmet_text
 from allocator_client.cli.output import (
     echo,
     note,
@@ -30,11 +30,8 @@ from allocator_client.cli.session import (
     with_session,
 )
 from allocator_client.cli.words import (
-    NONE,
     counted,
-    fulfilment,
     instant,
-    limit_text,
     number,
     percent,
     policy_title,
@@ -243,7 +240,7 @@ def _show_decision(session: Session, found: DecisionDocument) -> None:
         used = summary["utilization"].items()
         echo("Allocated: " + ", ".join(f"{name} {percent(part)}" for name, part in used) + ".")
         for unmet in summary.get("guarantees_unmet", ()):
-            echo(_unmet_text(unmet, unit))
+            echo(unmet_text(unmet, unit))
     echo()
     _allocations_table(session.allocations(run["id"]), unit, of_one=False)
     if slot := found["slot"]:
@@ -252,17 +249,6 @@ def _show_decision(session: Session, found: DecisionDocument) -> None:
             echo("  nothing runs")
         for row in slot["allocations"]:
             echo(f"  {row['workload']}: {counted(row['tasks'], 'task')}")
-
-
-def _unmet_text(unmet: RunSummaryGuaranteesUnmet, unit: dict[str, str]) -> str:
-    """Return how far a guarantee is met, with the reason for the rest."""
-    node = unmet["node"]
-    whose = f"group {node['group']}" if "group" in node else node.get("tenant", NONE)
-    what = f"The own servers of {whose}"
-    if "amount" in unmet:
-        text = limit_text(unmet["amount"], None, unmet.get("where", {}), unit)
-        what = f"The guarantee of {whose} ({text})"
-    return f"{what}: {fulfilment(unmet['met'], unmet['limited_by'])}."
 
 
 def _watch(session: Session, slug: str, every: float) -> None:

@@ -18,12 +18,14 @@ from allocator_client._generated.documents.what_if import (
 )
 from allocator_client.cli.arguments import PAIRS, changed_fields
 from allocator_client.cli.failures import Failure
+from allocator_client.cli.guarantees import unmet_changes
 from allocator_client.cli.output import echo, note, print_json, table
 from allocator_client.cli.session import (
     Session,
     find_workload,
     pool_argument,
     tenant_option,
+    units,
     with_session,
 )
 from allocator_client.cli.waiting import wait_for, wait_option
@@ -64,7 +66,7 @@ def preview_and_confirm(
                 refuse_unknown_tenant(session, named)
         note("There is no preview of a tenant's first workload: it is no member of the pool yet.")
     elif session.for_people:
-        print_before_and_after(done)
+        print_before_and_after(session, slug, done)
     if not is_terminal():
         raise click.UsageError("Nothing was changed: add --yes to change it.")
     if not click.confirm(question):
@@ -194,7 +196,7 @@ def what_if(
         print_json(done)
     refuse_failed(done)
     if session.for_people:
-        print_before_and_after(done)
+        print_before_and_after(session, slug, done)
 
 
 def run_simulation(
@@ -255,7 +257,7 @@ def _submission(tenant: str | None, name: str, text: str) -> SimulationRequestWo
     return submitted
 
 
-def print_before_and_after(done: SimulationDocument) -> None:
+def print_before_and_after(session: Session, slug: str, done: SimulationDocument) -> None:
     result = done["result"]
     if result is None:
         return
@@ -288,6 +290,16 @@ def print_before_and_after(done: SimulationDocument) -> None:
         echo("\nTasks of several pieces that end:")
         for each in lost:
             echo(f"  {each['tenant']}: {each['detail']}")
+    # Absent for tenants, whose summary would name others, and of a service of an earlier release.
+    if summary := result["summary"]:
+        before, after = (
+            side.get("guarantees_unmet", []) for side in (summary["before"], summary["after"])
+        )
+        if before or after:
+            echo("\nGuarantees that are not met after the change or before:")
+            unit = units(session.client.pools_show(slug).body)
+            for text in unmet_changes(before, after, unit):
+                echo(f"  {text}")
     cost = result.get("cost")  # a service of an earlier release does not send it
     if cost is not None:
         echo(f"\n{cost['words']}")

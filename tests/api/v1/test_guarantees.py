@@ -266,6 +266,35 @@ def test_a_later_guarantee_that_cannot_be_met_is_accepted_with_a_warning(pool, o
     assert "warnings" not in patch(operator, f"{PATH}/groups/ml/", {"guarantee": [soon]}).json()
 
 
+def test_a_guarantee_is_warned_of_at_each_instant_at_which_less_of_it_is_met(
+    pool, operator, members
+):
+    """20 GPUs: half of 40, a fifth of 100, and a fourth of 80."""
+    put(operator, f"{PATH}/members/a/", {"weight": 1, "guarantee": [{"amount": {"gpu": 40}}]})
+    midnight = utc_now().replace(hour=0, minute=0, second=0, microsecond=0)
+    worse, better, same = (midnight + timedelta(days=days) for days in (10, 20, 30))
+    rows = [
+        {"amount": {"gpu": 60}, "from": worse.isoformat(), "to": better.isoformat()},
+        {"amount": {"gpu": 40}, "from": better.isoformat(), "to": same.isoformat()},
+        {"amount": {"gpu": 60}, "from": same.isoformat()},
+    ]
+    answer = put(operator, f"{PATH}/members/b/", {"weight": 1, "guarantee": rows})
+    warnings = answer.json()["warnings"]
+    assert [
+        (each["guarantee"]["node"]["tenant"], each["guarantee"]["met"], each.get("from"))
+        for each in warnings
+    ] == [
+        ("a", 0.5, None),
+        ("a", 0.2, worse.isoformat().replace("+00:00", "Z")),
+        ("b", 0.2, worse.isoformat().replace("+00:00", "Z")),
+        ("b", 0.25, better.isoformat().replace("+00:00", "Z")),
+    ]
+    assert warnings[0]["detail"].startswith("The guarantee of a, 40 gpu, is met to 50")
+    assert warnings[1]["detail"].startswith(
+        f"From {instant_text(worse)} on, the guarantee of a, 40 gpu, is met to 20"
+    )
+
+
 def test_only_the_first_later_guarantees_are_computed(pool, operator, members):
     begins = [utc_now() + timedelta(days=day) for day in range(1, 6)]
     later = [
@@ -274,10 +303,12 @@ def test_only_the_first_later_guarantees_are_computed(pool, operator, members):
     body = {"weight": 1, "guarantee": later}
     warnings = put(operator, f"{PATH}/members/a/", body).json()["warnings"]
     codes = [each["code"] for each in warnings]
-    assert codes == ["guarantee.unmet"] * 3 + ["guarantee.not_computed"] * 2
+    # Each one that begins leaves less to those before it.
+    instants = [begins[n] for n in (0, 1, 1, 2, 2, 2, 3, 4)]
+    assert codes == ["guarantee.unmet"] * 6 + ["guarantee.not_computed"] * 2
     assert [
-        instant_text(at) in each["detail"] for at, each in zip(begins, warnings, strict=True)
-    ] == [True] * 5
+        instant_text(at) in each["detail"] for at, each in zip(instants, warnings, strict=True)
+    ] == [True] * 8
 
 
 def test_a_guarantee_of_more_tasks_than_are_divided_is_unmet(pool, operator, members):

@@ -111,12 +111,19 @@ class ChangedBudgetWarningGuarantee(TypedDict):
     ]
 
 
-class ChangedBudgetWarning(TypedDict):
-    code: Literal["guarantee.unmet", "guarantee.not_computed", "budget.exhausted"]
-    # Sentence for people.
-    detail: str
-    # The guarantee, of `guarantee.unmet`.
-    guarantee: NotRequired[ChangedBudgetWarningGuarantee]
+ChangedBudgetWarning = TypedDict(
+    "ChangedBudgetWarning",
+    {
+        "code": Literal["guarantee.unmet", "guarantee.not_computed", "budget.exhausted"],
+        # Sentence for people.
+        "detail": str,
+        # The guarantee, of `guarantee.unmet`.
+        "guarantee": NotRequired[ChangedBudgetWarningGuarantee],
+        # Instant from which a guarantee is not met that later decisions do not meet. Absent of the
+        # next decision.
+        "from": NotRequired[str],
+    },
+)
 
 
 ChangedBudgetDocument = TypedDict(

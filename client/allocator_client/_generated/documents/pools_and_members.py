@@ -160,12 +160,19 @@ class ChangedPoolWarningGuarantee(TypedDict):
     ]
 
 
-class ChangedPoolWarning(TypedDict):
-    code: Literal["guarantee.unmet", "guarantee.not_computed", "budget.exhausted"]
-    # Sentence for people.
-    detail: str
-    # The guarantee, of `guarantee.unmet`.
-    guarantee: NotRequired[ChangedPoolWarningGuarantee]
+ChangedPoolWarning = TypedDict(
+    "ChangedPoolWarning",
+    {
+        "code": Literal["guarantee.unmet", "guarantee.not_computed", "budget.exhausted"],
+        # Sentence for people.
+        "detail": str,
+        # The guarantee, of `guarantee.unmet`.
+        "guarantee": NotRequired[ChangedPoolWarningGuarantee],
+        # Instant from which a guarantee is not met that later decisions do not meet. Absent of the
+        # next decision.
+        "from": NotRequired[str],
+    },
+)
 
 
 class ChangedPoolDocument(TypedDict):
