@@ -245,8 +245,8 @@ class _Amounts:
     def errors(self, now: datetime) -> dict[int, FieldError]:
         """Return an error for the row of each limit that is less than the guarantees under it.
 
-        They are by the number of the row. A row that states the limit has the error, otherwise the
-        first one that is below it.
+        They are by the number of the row. A row that sets the limit has the error, or else one that
+        sets a guarantee under it, or moves one there.
         """
         found: dict[int, FieldError] = {}
         changes = self.changes(self._rows.values())
@@ -275,13 +275,13 @@ class _Amounts:
 
     def _row_of(self, exceeded: ExceededLimit) -> tuple[TreeRow, str]:
         """Return the row that makes a limit less than the guarantees under it, and its field."""
-        own = self._rows.get(exceeded.node.key)
-        if own is not None and own.limit:
-            return own, "limit"
+        if exceeded.change is not None:
+            field = exceeded.place.split("/")[1]
+            # A row names the group of a member as its parent.
+            return self._rows[exceeded.change.key], "parent" if field == "group" else field
         below = {node.key for node in exceeded.node.below_and_itself()}
         rows = [row for key, row in self._rows.items() if key in below]
-        # A row with a guarantee first, or else one that moves guarantees below the limit.
-        return min(rows, key=lambda row: (not row.guarantee, row.place.number)), "guarantee"
+        return min(rows, key=lambda row: row.place.number), "guarantee"
 
     def _of(self, key: "_Key", kind: str) -> Sequence[Limit]:
         row = self._rows.get(key)

@@ -11,7 +11,7 @@ from django.db.models import Q
 from allocator_service.core.display import instant_text
 from allocator_service.core.errors import Unacceptable
 from allocator_service.core.quantities import decimal_text
-from allocator_service.pools.limits import Limit, Selection, limits_from
+from allocator_service.pools.limits import Limit, Selection, is_same_list, limits_from
 from allocator_service.pools.models import GroupTerms, MembershipTerms, Pool
 
 # Selection and resource of an amount.
@@ -41,6 +41,24 @@ class AmountChange:
         """Key of the node."""
         return self.is_member, self.slug
 
+    def against(self, stored: "AmountNode | None") -> "AmountChange":
+        """Return the change without what the node has already.
+
+        A request may state amounts and the parent that stay as they are.
+        """
+        if stored is None:
+            return self
+        return replace(
+            self,
+            guarantee=_changed_list(self.guarantee, stored.guarantees),
+            limit=_changed_list(self.limit, stored.limits),
+            is_moved=self.is_moved and self.parent != stored.parent,
+        )
+
+
+def _changed_list(given: Sequence[Limit] | None, stored: Sequence[Limit]) -> Sequence[Limit] | None:
+    return None if given is None or is_same_list(given, stored) else given
+
 
 @dataclass
 class AmountNode:
@@ -66,7 +84,8 @@ class ExceededLimit:
     """A limit that is less than the guarantees under it on the same servers.
 
     `index` is the position of the limit in the list of its node. `since` is the instant at which the
-    limit is less, None for the present.
+    limit is less, None for the present. `change` is the change that makes it less, and `place` the
+    pointer in it: `/limit`, `/guarantee` with a row or without one, `/parent` or `/group`.
     """
 
     node: AmountNode
@@ -76,6 +95,13 @@ class ExceededLimit:
     needed: Decimal
     at: datetime
     since: datetime | None
+    change: AmountChange | None = None
+    place: str = ""
+
+    @property
+    def pointer(self) -> str:
+        """Pointer to the row, list or parent of a request, empty if none makes the limit less."""
+        return "" if self.change is None else f"{self.change.pointer}{self.place}"
 
     @property
     def lacking(self) -> Decimal:
@@ -118,11 +144,8 @@ def refuse_limits_below_guarantees(
 
     It is called before the changes are made, with the pool locked. Their parents must be a tree.
     """
-    given = list(changes)
-    for exceeded in limits_exceeded_by(pool, given, now=now):
-        raise Unacceptable(
-            exceeded.detail, code="limit.below_guarantees", pointer=_pointer(exceeded, given)
-        )
+    for exceeded in limits_exceeded_by(pool, list(changes), now=now):
+        raise Unacceptable(exceeded.detail, code="limit.below_guarantees", pointer=exceeded.pointer)
 
 
 def limits_exceeded_by(
@@ -136,8 +159,9 @@ def limits_exceeded_by(
     if not any(change.guarantee or change.limit or change.is_moved for change in changes):
         return
     stored = _stored(pool, changes)
+    effective = [change.against(stored.get(change.key)) for change in changes]
     changed = dict(stored)
-    for change in changes:
+    for change in effective:
         before = stored.get(change.key)
         node = before or AmountNode(change.key, change.parent)
         changed[change.key] = replace(
@@ -151,7 +175,28 @@ def limits_exceeded_by(
         if exceeded.at not in known:
             known[exceeded.at] = _lacking_at(exceeded.at, stored, now)
         if exceeded.lacking > known[exceeded.at].get((exceeded.node.key, exceeded.kind), 0):
-            yield exceeded
+            yield _with_change(exceeded, effective, stored)
+
+
+def _with_change(
+    exceeded: ExceededLimit, changes: Sequence[AmountChange], stored: Mapping[NodeKey, AmountNode]
+) -> ExceededLimit:
+    """Return a limit with the change that makes it less than the guarantees under it."""
+    before = stored.get(exceeded.node.key)
+    present = [] if before is None else [limit.meaning for limit in before.limits]
+    is_new = exceeded.node.limits[exceeded.index].meaning not in present
+    own = [change for change in changes if change.key == exceeded.node.key and change.limit]
+    below = {node.key for node in exceeded.node.below_and_itself()}
+    under = [change for change in changes if change.key in below]
+    rows = [(change, exceeded.pointer_in(change.guarantee or ())) for change in under]
+    places = [
+        *((change, f"/limit/{exceeded.index}") for change in own if is_new),
+        *((change, f"/guarantee{row}") for change, row in rows if row is not None),
+        *((each, "/group" if each.is_member else "/parent") for each in under if each.is_moved),
+        *((change, f"/limit/{exceeded.index}") for change in own),
+    ]
+    change, place = places[0] if places else (None, "")
+    return replace(exceeded, change=change, place=place)
 
 
 def _lacking_at(
@@ -188,23 +233,6 @@ def limits_below_guarantees(
     # Amounts are constant between dates, so that a violation at any time shows at one of these.
     for instant in sorted({now, *edges}):
         yield from _exceeded_at(roots, instant, now)
-
-
-def _pointer(exceeded: ExceededLimit, changes: Sequence[AmountChange]) -> str:
-    """Return the pointer to the row, list or parent of a request that exceeds a limit."""
-    own = [change for change in changes if change.key == exceeded.node.key and change.limit]
-    if own:
-        return f"{own[0].pointer}/limit/{exceeded.index}"
-    below = {node.key for node in exceeded.node.below_and_itself()}
-    under = [change for change in changes if change.key in below]
-    for change in under:
-        row = exceeded.pointer_in(change.guarantee or ())
-        if row is not None:
-            return f"{change.pointer}/guarantee{row}"
-    moved = [change for change in under if change.is_moved]
-    if not moved:
-        return ""
-    return f"{moved[0].pointer}/{'group' if moved[0].is_member else 'parent'}"
 
 
 def _stored(pool: Pool, changes: Sequence[AmountChange]) -> dict[NodeKey, AmountNode]:

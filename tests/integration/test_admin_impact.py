@@ -123,6 +123,17 @@ def test_a_change_that_the_service_refuses_is_refused_before_its_impact(
     assert not AuditEntry.objects.filter(action="group.update").exists()
 
 
+def test_the_form_shows_at_the_changed_field_that_a_limit_is_below_guarantees(groups, operator):
+    urls = [reverse("admin:pools_group_change", args=[group.pk]) for group in groups]
+    for url, amounts in zip(urls, ({"limit": "cpu=3"}, {"guarantee": "cpu=4"}), strict=True):
+        sent = form_of(operator.get(url)) | amounts | {"confirmed": "yes"}
+        assert operator.post(url, sent).status_code == 302
+    answer = operator.post(urls[1], form_of(operator.get(urls[1])) | {"parent": "a"})
+    errors = answer.context["adminform"].form.errors
+    assert list(errors) == ["parent"]
+    assert "It must be at least cpu=4" in str(errors["parent"])
+
+
 def test_an_impact_that_is_only_shown_changes_nothing(groups, fig2, operator):
     url = reverse("admin:pools_group_change", args=[groups[0].pk])
     fig2.refresh_from_db()

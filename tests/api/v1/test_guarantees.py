@@ -577,6 +577,38 @@ def test_a_move_below_a_limit_that_is_less_than_the_guarantee_is_refused(pool, o
     assert operator.get(f"{PATH}/groups/team/").json()["parent"] is None
 
 
+def test_the_refusal_points_at_what_the_request_changes(pool, operator, members):
+    for slug in ("ml", "team"):
+        assert operator.post(f"{PATH}/groups/", {"slug": slug, "name": slug}).status_code == 201
+    own = {"limit": entries(({}, 9), (H100, 6)), "guarantee": entries((H100, 5))}
+    assert patch(operator, f"{PATH}/groups/team/", own).status_code == 200
+    assert patch(operator, f"{PATH}/groups/ml/", {"limit": entries(({}, 4))}).status_code == 200
+    kept = {"weight": 1, "guarantee": entries((H100, 5))}
+    assert put(operator, f"{PATH}/members/a/", kept).status_code == 200
+    team, member = f"{PATH}/groups/team/", f"{PATH}/members/a/"
+    for change, path, body, pointer in (
+        (patch, team, {"parent": "ml"}, "/parent"),
+        (patch, team, {"parent": "ml", "weight": 2}, "/parent"),
+        (patch, team, {"parent": "ml", "guarantee": entries((H100, 6))}, "/guarantee/0"),
+        (patch, team, {"guarantee": entries((H100, 7))}, "/guarantee/0"),
+        (patch, team, {"guarantee": entries((A10, 1), (H100, 7))}, "/guarantee/1"),
+        (patch, team, {"limit": entries((H100, 6), ({}, 3))}, "/limit/1"),
+        (patch, team, {"limit": entries((H100, 3)), "guarantee": entries((H100, 4))}, "/limit/0"),
+        # What a PUT states again is not what it changes.
+        (put, member, {**kept, "group": "ml"}, "/group"),
+        (put, member, {**kept, "limit": entries(({}, 2))}, "/limit/0"),
+    ):
+        answer = change(operator, path, body)
+        assert answer.status_code == 422, body
+        (error,) = answer.json()["errors"]
+        assert (error["code"], error["pointer"]) == ("limit.below_guarantees", pointer), body
+    body = {**kept, "limit": entries(({}, 5), (A10, 1))}
+    assert put(operator, member, body).status_code == 200
+    more = {**body, "limit": [*body["limit"], *entries((BOTH, 7))]}
+    answer = put(operator, member, {**more, "guarantee": entries((H100, 6))})
+    assert answer.json()["errors"][0]["pointer"] == "/guarantee/0"
+
+
 def test_guarantees_count_against_a_limit_while_both_hold(pool, operator, members):
     later = utc_now() + timedelta(days=1)
     limit = {"amount": {"gpu": 2}, "to": later.isoformat()}

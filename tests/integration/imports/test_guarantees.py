@@ -223,7 +223,19 @@ def test_moves_below_a_limit_are_compared(lab, command):
         for options in (["--dry-run"], []):
             ran = command("import_groups", HEADER + row, *options)
             assert (ran.code, state(lab)) == (1, before)
-            assert "The limit of labs is cpu=3. It must be at least cpu=4, which is" in ran.lines[0]
+            assert (
+                "limit.below_guarantees /parent: The limit of labs is cpu=3. It must be at least cpu=4,"
+                in ran.lines[0]
+            )
+    # With the amounts of the pool, as an export has them.
+    again = HEADER + ",labs,,cpu=3,,,\nmember,u1,labs,,cpu=4,,\n"
+    assert "line 3\trefused\tu1/u1\tlimit.below_guarantees /parent: " in "".join(
+        command("import_groups", again, "--dry-run").lines
+    )
+    raised = HEADER + ",labs,,cpu=3,,,\nmember,u1,labs,,cpu=5,,\n"
+    assert "line 3\trefused\tu1/u1\tlimit.below_guarantees /guarantee: " in "".join(
+        command("import_groups", raised, "--dry-run").lines
+    )
 
 
 def test_only_the_amounts_after_all_rows_are_compared(lab, command):
