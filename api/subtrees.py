@@ -73,7 +73,7 @@ class Subtree:
             if node.kind == GROUP:
                 reached.add(node.name)
             nodes.append(replace(node, depth=node.depth - above))
-        return Tree(tree.resources, nodes)
+        return replace(tree, nodes=nodes)
 
     def nodes_of_run(self, run: Run) -> dict[tuple[str, str], TreeNode]:
         """Return the nodes of a decision that were below when its run began, by kind and name."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from allocator_service.allocation.trees import GROUP, Tree, TreeNode
 from allocator_service.core.quantities import Resource
+from allocator_service.pools.budgets import stop_text
 from allocator_service.pools.limits import selector_text
 
 NODES_SHOWN = 200
@@ -20,7 +21,7 @@ class Branch:
 
     `href` leads to the node's own page and `edit` to its form, empty without any. `own` marks the
     reader's path. `unfolded` groups show their children at once. `more_groups` and `more_members`
-    count the children that are left out.
+    count the children that are left out. Dates are in `timezone`.
     """
 
     node: TreeNode
@@ -32,6 +33,7 @@ class Branch:
     below: list["Branch"] = field(default_factory=list)
     more_groups: int = 0
     more_members: int = 0
+    timezone: str = "UTC"
 
     @property
     def is_group(self) -> bool:
@@ -60,6 +62,7 @@ class Branch:
                     for each in self.resources
                     if each.name in limit.amount
                 ],
+                "" if limit.budget is None else stop_text(limit.budget, self.timezone),
             )
             for limit in self.node.limit
         ]
@@ -70,11 +73,12 @@ class BranchLimit:
     """A limit of a node to draw.
 
     `servers` is empty for all. `parts` are the resource, the amount and what is allocated of it, None
-    if hidden from the reader.
+    if hidden from the reader. `budget` has the words of an exhausted budget whose limit it is.
     """
 
     servers: str
     parts: list[tuple[Resource, float, float | None]]
+    budget: str = ""
 
 
 @dataclass(frozen=True)
@@ -123,7 +127,15 @@ def branches(
     def branch(node: TreeNode) -> Branch:
         mine = (node.kind, node.name) in path
         unfolded = mine or len(tree.nodes) <= NODES_UNFOLDED
-        return Branch(node, tree.resources, link(node), edit(node), mine, unfolded)
+        return Branch(
+            node,
+            tree.resources,
+            link(node),
+            edit(node),
+            mine,
+            unfolded,
+            timezone=tree.timezone,
+        )
 
     siblings = below.get(parent, [])
     # The position comes from an address, which may be older than the tree.

@@ -2,9 +2,10 @@
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
@@ -22,9 +23,14 @@ MOST_DECISIONS = 2_000
 MOST_CHANGES = 5_000
 _DIGITS = 9
 _SUBMITTED = "workload.submit"
-KINDS = ("workload", "server", "member", "group", "pool", "cluster", "limit")
+KINDS = ("workload", "server", "member", "group", "pool", "cluster", "limit", "budget")
 _AUDITED = KINDS[:6]
 BEGAN, ENDED = "begin", "end"
+EXHAUSTED, OPENED = "exhaust", "open"
+
+
+# Scope, slug of the node, resource and effect of a budget.
+_BudgetKey = tuple[str, str, str, str]
 
 
 @dataclass(frozen=True, order=True)
@@ -34,7 +40,8 @@ class Cause:
     `action` and `workload` are set for changes of the tenant's own workloads, and for limits of the
     tenant, its workloads and the groups above it that begin or end by their dates. A `cluster` has the
     `action` leave or return. `more` is the number of the tenant's workloads that the same request
-    submitted in addition to `workload`. `group` is the group of a limit.
+    submitted in addition to `workload`. A budget of the tenant, or of a group above it, has the
+    `action` exhaust or open, and its `resource`. `group` is the group of a limit or a budget.
     """
 
     kind: str
@@ -43,6 +50,7 @@ class Cause:
     more: int = 0
     group: str = ""
     cluster: str = ""
+    resource: str = ""
 
 
 @dataclass(frozen=True)
@@ -77,6 +85,7 @@ class _Decision:
     end: datetime
     read_at: datetime
     tasks: Mapping[str, float]
+    budgets: Collection[Mapping[str, Any]]
 
 
 def allocation_history(
@@ -88,7 +97,11 @@ def allocation_history(
     """
     decisions, cut = _decisions(pool, tenant, since, now)
     changes = sorted(
-        [*_changes(pool, tenant, decisions), *_dates_of_limits(pool, tenant, decisions)],
+        [
+            *_changes(pool, tenant, decisions),
+            *_dates_of_limits(pool, tenant, decisions),
+            *_changes_of_budgets(pool, tenant, decisions),
+        ],
         key=lambda change: change[0],
     )
     instants = [at for at, _ in changes]
@@ -116,7 +129,7 @@ def _decisions(
 ) -> tuple[list[_Decision], bool]:
     """Return the decisions in force in the period, oldest first, and whether earlier ones are cut."""
     runs = Run.objects.filter(pool=pool, status=RunStatus.SUCCEEDED, effective_from__lte=now)
-    names = ("id", "effective_from", "effective_until", "started_at")
+    names = ("id", "effective_from", "effective_until", "started_at", "budgets")
     # One more than is kept shows whether earlier ones are cut.
     newest = runs.order_by("-effective_from").values_list(*names)[: MOST_DECISIONS + 1]
     found = [row for row in newest if row[2] is None or row[2] > since]
@@ -127,8 +140,8 @@ def _decisions(
         # Divisible tasks differ in their last digits between solutions.
         tasks[run][name] = round(count, _DIGITS)
     return [
-        _Decision(max(start, since), min(end or now, now), read_at or start, tasks[run])
-        for run, start, end, read_at in found
+        _Decision(max(start, since), min(end or now, now), read_at or start, tasks[run], budgets)
+        for run, start, end, read_at, budgets in found
         if start is not None
     ], cut
 
@@ -233,3 +246,35 @@ def _dates_of_limits(
     ):
         add(Cause("limit", workload=name) if owner == tenant.pk else None, *terms)
     return found
+
+
+def _changes_of_budgets(
+    pool: Pool, tenant: Tenant, decisions: Sequence[_Decision]
+) -> list[tuple[datetime, Cause]]:
+    """Return the budgets that were exhausted or opened, each at the first decision with its effect.
+
+    Decisions store the exhausted budgets of their input. A budget that is exhausted in two periods in
+    succession has not opened.
+    """
+    if not any(decision.budgets for decision in decisions):
+        return []
+    own_groups = set(groups_of(pool=pool, tenant=tenant).values_list("slug", flat=True))
+
+    def shown(key: _BudgetKey, action: str) -> Cause:
+        scope, node, resource, _ = key
+        if scope == "group" and node in own_groups:
+            return Cause("budget", action, group=node, resource=resource)
+        if scope == "tenant" and node == tenant.slug:
+            return Cause("budget", action, resource=resource)
+        return Cause("budget")
+
+    found = []
+    for before, after in pairwise(decisions):
+        old, new = ({_budget_key(each) for each in side.budgets} for side in (before, after))
+        found += [(after.read_at, shown(key, EXHAUSTED)) for key in new - old]
+        found += [(after.read_at, shown(key, OPENED)) for key in old - new]
+    return found
+
+
+def _budget_key(stored: Mapping[str, Any]) -> _BudgetKey:
+    return stored["scope"], stored["node"], stored["resource"], stored["then"]

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from allocator_service.allocation.audit.decisions import refuse_undecided, stored_decision
 from allocator_service.allocation.models import Allocation, Run
+from allocator_service.allocation.runs.budgets import stops_by_node
 from allocator_service.allocation.selectors import finite_or_none, input_of
 from allocator_service.allocation.stored_placements import stored_placements
 from allocator_service.core.quantities import Resource
@@ -49,6 +50,17 @@ class NodeAmount:
     where: Mapping[str, Any]
     amount: Mapping[str, float]
     has: Mapping[str, float] | None
+
+
+@dataclass(frozen=True)
+class NodeLimit(NodeAmount):
+    """A limit of a node that a decision took into account.
+
+    `budget` is the exhausted budget whose limit of 0 it is, as the run stores it, None for a limit that
+    is set, and if hidden from the reader.
+    """
+
+    budget: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -118,7 +130,7 @@ class TreeNode:
     has: Amounts | None = None
     wants: Amounts | None = None
     guaranteed: Amounts | None = None
-    limit: Sequence[NodeAmount] = ()
+    limit: Sequence[NodeLimit] = ()
     guarantee: Sequence[NodeGuarantee] = ()
     lend: Sequence[NodeAmount] = ()
     own_servers: Fulfilment | None = None
@@ -128,11 +140,12 @@ class TreeNode:
 class Tree:
     """All nodes, depth first.
 
-    Siblings are ordered by kind and name.
+    Siblings are ordered by kind and name. `timezone` is that of the pool.
     """
 
     resources: Sequence[Resource]
     nodes: Sequence[TreeNode]
+    timezone: str = "UTC"
 
     def path_to(self, kind: str, name: str) -> list[TreeNode]:
         """Return the nodes from the pool to the named node, itself last.
@@ -170,7 +183,8 @@ def run_tree(run: Run, *, levels: bool = True) -> Tree:
             [each.level for each in group_standings(decision)] if levels else group_levels
         )
     nodes = [*reading.groups(group_levels), *reading.members()]
-    return Tree([Resource(**each) for each in document["resources"]], _in_order(nodes))
+    resources = [Resource(**each) for each in document["resources"]]
+    return Tree(resources, _in_order(nodes), run.pool.timezone)
 
 
 def renamed(tree: Tree, *, group: Callable[[str], str], member: Callable[[str], str]) -> Tree:
@@ -186,7 +200,7 @@ def renamed(tree: Tree, *, group: Callable[[str], str], member: Callable[[str], 
         )
         for node in tree.nodes
     ]
-    return Tree(tree.resources, _in_order(nodes))
+    return replace(tree, nodes=_in_order(nodes))
 
 
 class _Reading:
@@ -271,7 +285,7 @@ class _Reading:
                 guaranteed=self._guaranteed[tenant].tolist(),
                 limit=self._amounts.limits["tenant", tenant],
                 guarantee=self._amounts.guarantees["tenant", tenant],
-                lend=self._amounts.limits["lend", tenant],
+                lend=self._amounts.loans[tenant],
                 own_servers=self._amounts.own_servers(tenant),
             )
             for tenant, row in enumerate(self._document["tenants"])
@@ -289,10 +303,18 @@ class _Amounts:
         selects = any(not each.all() for each in rows)
         self._on_rows = _PlacedTasks(run, problem) if selects else None
         self._unmet = _unmet(run)
-        self.limits: dict[tuple[str, int], list[NodeAmount]] = defaultdict(list)
+        self.limits: dict[tuple[str, int], list[NodeLimit]] = defaultdict(list)
+        self.loans: dict[int, list[NodeAmount]] = defaultdict(list)
         for limited in problem.limited:
-            found = NodeAmount(**self._amount(limited))
-            self.limits[limited.limit.scope, limited.limit.node].append(found)
+            scope, node = limited.limit.scope, limited.limit.node
+            if scope == "lend":
+                self.loans[node].append(NodeAmount(**self._amount(limited)))
+            else:
+                self.limits[scope, node].append(NodeLimit(**self._amount(limited)))
+        for (of, name), stops in stops_by_node(run.budgets).items():
+            names = problem.groups if of == GROUP else problem.tenants
+            key = of, list(names).index(name)
+            self.limits[key] = _with_stops(self.limits[key], stops)
         self.guarantees: dict[tuple[str, int], list[NodeGuarantee]] = defaultdict(list)
         for item in problem.guaranteed:
             scope, node = item.limit.scope, item.limit.node
@@ -322,6 +344,18 @@ class _Amounts:
             "amount": {problem.resources[r]: float(item.limit.amount[r]) for r in named},
             "has": {problem.resources[r]: float(held[r]) for r in named},
         }
+
+
+def _with_stops(
+    limits: Sequence[NodeLimit], stops: Mapping[str, Mapping[str, Any]]
+) -> list[NodeLimit]:
+    """Return the limits of a node with the exhausted budgets that the last of them stand for."""
+    # The input of a run has them after the node's own limits, which may be 0 as well.
+    own, of_budgets = limits[: -len(stops)], limits[-len(stops) :]
+    return [
+        *own,
+        *(replace(limit, budget=stops.get(next(iter(limit.amount)))) for limit in of_budgets),
+    ]
 
 
 def _unmet(run: Run) -> dict[str, dict[str, Any]]:

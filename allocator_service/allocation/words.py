@@ -16,6 +16,7 @@ from allocator_service.workloads.reason_texts import Reader, away_text
 _AS_ALONE = 0.005
 _DONE: Mapping[str, str] = {"submit": "submitted", "withdraw": "withdrew"}
 _DATED: Mapping[str, str] = {"begin": "began", "end": "ended"}
+_BUDGET: Mapping[str, str] = {"exhaust": "was exhausted", "open": "opened again"}
 _CLUSTER: Mapping[str, str] = {"leave": "left", "return": "returned"}
 _CHANGED: Mapping[str, str] = {
     "workload": "another member changed its workloads",
@@ -24,6 +25,7 @@ _CHANGED: Mapping[str, str] = {
     "group": "groups changed",
     "pool": "the pool's settings changed",
     "limit": "a limit of another member or group began or ended",
+    "budget": "a budget of another member or group was exhausted or opened again",
 }
 PAUSED = "It is paused, and gets nothing until you activate it."
 NOT_DECIDED = "It came after the decision in force; the next decision includes it."
@@ -62,6 +64,9 @@ def cause_text(cause: Cause) -> str:
     """Return the changes before a step of a tenant's allocation."""
     if cause.kind == "limit" and cause.action:
         return f"{_limit_of(cause)} {_DATED[cause.action]}"
+    if cause.kind == "budget" and cause.action:
+        whose = f"the budget of the group {cause.group}" if cause.group else "your budget"
+        return f"{whose} ({cause.resource} hours) {_BUDGET[cause.action]}"
     if cause.workload:
         named = f"{cause.workload} and {cause.more:,} more" if cause.more else cause.workload
         return f"you {_DONE.get(cause.action, 'changed')} {named}"

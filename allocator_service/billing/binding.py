@@ -31,6 +31,7 @@ class BindingBudgets:
                 resource=each.budget.resource,
                 then=Then(each.budget.then),
                 amount=each.written(each.available),
+                spent=each.written(each.spent),
                 # In resource-seconds, since hours may be rounded.
                 left=each.left,
                 opens_at=each.period.end,

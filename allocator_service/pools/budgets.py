@@ -11,7 +11,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Protocol
 
-from allocator_service.core.display import instant_text, number_text
+from allocator_service.core.display import exact_text, instant_text, number_text
 from allocator_service.core.quantities import decimal_text
 from allocator_service.pools.models import Group, Pool
 
@@ -32,6 +32,7 @@ class BudgetState:
         scope: `tenant` or `group`, the kind of the node.
         node: slug of the node.
         amount: resource-hours of a period, including what was carried over.
+        spent: resource-hours that the ledger has of the period.
         left: what the ledger leaves of the amount, in resource-seconds. Not above 0: exhausted.
         opens_at: end of the period.
     """
@@ -42,6 +43,7 @@ class BudgetState:
     resource: str
     then: Then
     amount: Decimal
+    spent: Decimal
     left: Decimal
     opens_at: datetime
 
@@ -59,6 +61,7 @@ class BudgetState:
             "resource": self.resource,
             "then": self.then.value,
             "amount": decimal_text(self.amount),
+            "spent": decimal_text(self.spent),
             "opens_at": self.opens_at.isoformat(),
         }
 
@@ -169,6 +172,19 @@ def exhausted_sentence(stored: Mapping[str, Any], timezone: str) -> str:
         f"The budget of {whose}, {amount} hours of {resource}, is exhausted:"
         f" {effect_text(stored['then'], resource)} until {until}."
     )
+
+
+def stop_text(stored: Mapping[str, Any], timezone: str) -> str:
+    """Return the budget behind a limit of 0, such as that 4,010 of 4,000 hours of gpu are spent.
+
+    Without `spent`, as runs of earlier releases store it, the text has the amount alone.
+    """
+    amount, spent = Decimal(stored["amount"]), stored.get("spent")
+    until = instant_text(opening_of(stored), timezone)
+    # To hundredths, or to the last digit of an amount that has more.
+    places = max(2, len(decimal_text(amount).partition(".")[2]))
+    part = "" if spent is None else f"{exact_text(round(Decimal(spent), places))} of "
+    return f"{part}{exact_text(amount)} hours of {stored['resource']} are spent until {until}"
 
 
 def spent_text(stored: Mapping[str, Any], timezone: str) -> str:

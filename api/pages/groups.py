@@ -46,7 +46,13 @@ class PoolTree:
     def groups(self) -> list[Branch]:
         """The groups that the tenant belongs to, the pool's own first."""
         return [
-            Branch(node, self.tree.resources, self.link(node), own=True)
+            Branch(
+                node,
+                self.tree.resources,
+                self.link(node),
+                own=True,
+                timezone=self.tree.timezone,
+            )
             for node in self.path
             if node.kind == GROUP
         ]
@@ -145,8 +151,16 @@ class GroupPage(PoolPage):
             if found is not None and path:
                 above, node = path[:-1], path[-1]
                 content = {
-                    "above": [Branch(each, (), found.link(each)) for each in above],
-                    "branch": Branch(node, found.tree.resources, own=node in found.path),
+                    "above": [
+                        Branch(each, (), found.link(each), timezone=found.tree.timezone)
+                        for each in above
+                    ],
+                    "branch": Branch(
+                        node,
+                        found.tree.resources,
+                        own=node in found.path,
+                        timezone=found.tree.timezone,
+                    ),
                     "tree": found.below(group, self._start()),
                 }
             return self.shown(

@@ -38,13 +38,19 @@ class CauseDocument(documents.Document):
         max_length=40,
         allow_null=True,
         description="Of the member's own workloads, such as submit; begin or end of a limit of the"
-        " member, its workloads and the groups above it; leave or return of a cluster.",
+        " member, its workloads and the groups above it; exhaust or open of a budget of the member and"
+        " the groups above it; leave or return of a cluster.",
     )
     workload = documents.TextField(
         max_length=253, allow_null=True, description="Name of the member's own workload."
     )
     group = documents.SlugField(
-        allow_null=True, description="Group above the member, whose limit began or ended."
+        allow_null=True,
+        description="Group above the member, whose limit began or ended, or whose budget was exhausted"
+        " or opened again.",
+    )
+    resource = documents.TextField(
+        max_length=63, allow_null=True, description="Resource whose hours the budget is of."
     )
     cluster = documents.TextField(
         max_length=253,
@@ -84,7 +90,8 @@ class AllocationHistoryView(PoolView):
 
         Consecutive decisions that gave it the same are one step. The causes name the member's own
         workloads, and limits of the member, its workloads and the groups above it that begin or end by
-        their dates, and clusters that left or returned; changes of others have their kind alone. A
+        their dates, budgets of the member and these groups that were exhausted or opened again, and
+        clusters that left or returned; changes of others have their kind alone. A
         tenant key reads its own tenant; any other name answers 404 `tenant.not_found`.
         """
         now = utc_now()
@@ -115,6 +122,7 @@ def _step(step: Step) -> dict[str, Any]:
                 "action": each.action or None,
                 "workload": each.workload or None,
                 "group": each.group or None,
+                "resource": each.resource or None,
                 "cluster": each.cluster or None,
             }
             for each in step.causes

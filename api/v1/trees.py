@@ -1,6 +1,6 @@
 """The tree of a run, with shares and levels of its groups."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
 
@@ -16,12 +16,14 @@ from allocator_service.allocation.trees import (
     Fulfilment,
     NodeAmount,
     NodeGuarantee,
+    NodeLimit,
     Tree,
     TreeNode,
     renamed,
     run_tree,
 )
 from allocator_service.core.display import twelve_digits
+from allocator_service.pools.budgets import opening_of
 from allocator_service.pools.limits import MAX_LIMITS
 from allocator_service.tenants.models import Tenant
 from api.auth import EVERY_SCOPE_AND_GROUP
@@ -37,14 +39,35 @@ from api.v1.run_documents import MAX_ROWS
 from api.v1.run_inputs import LabelVeil, sees_whole
 from api.v1.runs import OneRunView
 
-Amount = TypeVar("Amount", NodeAmount, NodeGuarantee)
+Amount = TypeVar("Amount", NodeAmount, NodeLimit, NodeGuarantee)
 
 
-class NodeLimitDocument(documents.Document):
+class NodeAmountDocument(documents.Document):
     where = documents.SelectorField(description="Servers that it is for; {}: all servers.")
     amount = documents.PoolQuantitiesField()
     has = documents.PoolQuantitiesField(
         allow_null=True, description="Allocated below the node on these servers."
+    )
+
+
+class StoppingBudgetDocument(documents.Document):
+    budget = documents.IdField()
+    resource = documents.TextField(max_length=63)
+    amount = documents.DecimalField(description="Hours of the period with what was carried over.")
+    spent = documents.DecimalField(
+        allow_null=True,
+        description="Hours that were spent when the decision was computed; null for a group above a"
+        " tenant, and in decisions of earlier releases.",
+    )
+    opens_at = documents.TimestampField(description="End of the budget's period.")
+
+
+class NodeLimitDocument(NodeAmountDocument):
+    budget = documents.DocumentField(
+        StoppingBudgetDocument,
+        allow_null=True,
+        description="Exhausted budget whose limit of 0 it is; null for a limit that is set, and for"
+        " nodes beside the path of a tenant.",
     )
 
 
@@ -68,7 +91,7 @@ class FulfilmentDocument(documents.Document):
     limited_by = _reasons_field()
 
 
-class NodeGuaranteeDocument(NodeLimitDocument):
+class NodeGuaranteeDocument(NodeAmountDocument):
     met = _met_field()
     limited_by = _reasons_field()
 
@@ -200,11 +223,14 @@ def tree_for(run: Run, *, caller: Tenant | None) -> Tree:
         return group_name(slug, pool=run.pool, known=known)
 
     if not whole:
-        return Tree(tree.resources, [_veiled(node, group) for node in path])
+        return replace(tree, nodes=[_veiled(node, group) for node in path])
     labels = LabelVeil(input_of(run), pool=run.pool, caller=caller)
-    nodes = [_renamed(node, labels, group) for node in tree.nodes]
+    own = {(node.kind, node.name) for node in path}
+    nodes = [
+        _renamed(node, labels, group, is_own=(node.kind, node.name) in own) for node in tree.nodes
+    ]
     return renamed(
-        Tree(tree.resources, nodes),
+        replace(tree, nodes=nodes),
         group=group,
         member=lambda slug: tenant_name(slug, pool=run.pool, caller=caller),
     )
@@ -236,9 +262,20 @@ def _veiled(node: TreeNode, group: Callable[[str], str]) -> TreeNode:
         has=None,
         wants=None,
         guaranteed=None,
-        limit=[replace(each, has=None) for each in node.limit],
+        limit=[replace(each, has=None) for each in _without_spent(node).limit],
         guarantee=[replace(each, has=None, met=None, limited_by=None) for each in node.guarantee],
     )
+
+
+def _without_spent(node: TreeNode) -> TreeNode:
+    """Return a group above a tenant, which does not learn how much others spent of its budgets."""
+    if node.kind == MEMBER:
+        return node
+    limits = [
+        each if each.budget is None else replace(each, budget={**each.budget, "spent": None})
+        for each in node.limit
+    ]
+    return replace(node, limit=limits)
 
 
 def _rounded(node: TreeNode) -> TreeNode:
@@ -266,9 +303,16 @@ def _rounded(node: TreeNode) -> TreeNode:
     )
 
 
-def _renamed(node: TreeNode, labels: LabelVeil, group: Callable[[str], str]) -> TreeNode:
-    """Return a node of a transparent pool with the names of labels and groups that a tenant knows."""
-    named = _with_reasons(node, group)
+def _renamed(
+    node: TreeNode, labels: LabelVeil, group: Callable[[str], str], *, is_own: bool
+) -> TreeNode:
+    """Return a node of a transparent pool with the names of labels and groups that a tenant knows.
+
+    Budgets of nodes that are not the tenant's own or above it are hidden.
+    """
+    named = _with_reasons(_without_spent(node), group)
+    if not is_own:
+        named = replace(named, limit=[replace(each, budget=None) for each in named.limit])
     return replace(
         named,
         limit=_relabelled(named.limit, labels),
@@ -302,6 +346,21 @@ def _document(node: TreeNode, names: list[str]) -> dict[str, Any]:
             document[field] = dict(zip(names, document[field], strict=True))
     for field in _AMOUNTS:
         document[field] = [vars(each) for each in document[field]]
+    document["limit"] = [
+        {**each, "budget": each["budget"] and _stopping(each["budget"])}
+        for each in document["limit"]
+    ]
     if node.own_servers is not None:
         document["own_servers"] = vars(node.own_servers)
     return document
+
+
+def _stopping(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an exhausted budget that a run stores."""
+    return {
+        "budget": stored["budget"],
+        "resource": stored["resource"],
+        "amount": stored["amount"],
+        "spent": stored.get("spent"),
+        "opens_at": opening_of(stored),
+    }

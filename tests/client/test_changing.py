@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from allocator_client.cli.changing import _cause as cause_text
 from tests.client.answers import POOL, TENANTS, decision, process, row
 from tests.client.test_transport import JSON, page, refusal
 
@@ -77,6 +78,18 @@ def test_the_cost_is_shown_where_the_service_states_it(told):
     told(TENANTS, LISTED, LISTED, SIMULATED[0], (200, JSON, PRICED))
     _, out, _ = at_a_terminal("n", "set", "lab", "a", "tasks=9")
     assert WORDS in out
+
+
+def test_a_budget_before_a_step_is_named():
+    cause = {"kind": "budget", "action": None, "workload": None, "group": None, "resource": None}
+    named = cause | {"action": "exhaust", "group": "ml", "resource": "gpu"}
+    assert [
+        cause_text(each) for each in (cause, named, named | {"action": "open", "group": None})
+    ] == [
+        "a budget of another member or group",
+        "budget of gpu of group ml exhausted",
+        "budget of gpu of yours opened again",
+    ]
 
 
 def test_a_what_if_names_the_guarantees_that_are_not_met(alloc, told):

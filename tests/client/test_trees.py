@@ -37,6 +37,23 @@ def test_the_tree_is_drawn_with_what_each_node_has_and_wants(alloc, told):
     assert "/api/v1/runs/r-1/tree/?limit=1000" in [path for _, path, _ in service.asked]
 
 
+def test_the_budget_that_stops_a_node_is_named_instead_of_its_limit_of_0(alloc, told):
+    budget = {
+        "budget": "b-1", "resource": "gpu", "amount": "4000.5", "spent": "4012.333333333333",
+        "opens_at": "2027-01-01T00:00:00Z",
+    }  # fmt: skip
+    zero = {"where": {}, "amount": {"gpu": 0}, "has": {"gpu": 0}}
+    limits = [{**zero, "budget": None}, {**zero, "budget": budget}]
+    hidden = [{**zero, "budget": {**budget, "spent": None}}]
+    nodes = [node("group", "ml", limit=limits), node("member", "vision", "ml", 1, limit=hidden)]
+    told(decision(9), (200, JSON, POOL), page(nodes, None, last=True))
+    lines = alloc("tree", "lab").stdout.splitlines()
+    assert lines[2].endswith(
+        "  0 of 0 gpu; 4,012.33 of 4,000.5 hours of gpu are spent until 1 January 2027, 00:00 UTC"
+    )
+    assert lines[3].endswith("  4,000.5 hours of gpu are spent until 1 January 2027, 00:00 UTC")
+
+
 def test_numbers_of_the_tree_that_a_key_may_not_see_are_dashes(alloc, told):
     hidden = dict.fromkeys(("part", "level", "members", "has", "wants"))
     nodes = [node("group", "ml", **hidden), node("member", "physics", "ml", 1)]

@@ -132,17 +132,36 @@ def test_the_api_has_the_same_steps(changed):
     causes = [step["causes"] for step in found["steps"]]
     assert causes == [
         [],
-        [{"kind": "workload", "action": None, "workload": None, "group": None, "cluster": None}],
+        [
+            {
+                "kind": "workload",
+                "action": None,
+                "workload": None,
+                "group": None,
+                "resource": None,
+                "cluster": None,
+            }
+        ],
         [
             {
                 "kind": "workload",
                 "action": "submit",
                 "workload": "more",
                 "group": None,
+                "resource": None,
                 "cluster": None,
             }
         ],
-        [{"kind": "server", "action": None, "workload": None, "group": None, "cluster": None}],
+        [
+            {
+                "kind": "server",
+                "action": None,
+                "workload": None,
+                "group": None,
+                "resource": None,
+                "cluster": None,
+            }
+        ],
     ]
     assert {"workload": "more", "tasks": 2.0} in found["steps"][2]["tasks"]
     assert changed.as_bob.get(path).status_code == 404
@@ -203,6 +222,7 @@ def test_a_request_for_several_members_is_each_ones_own_submission(world):
             "action": "submit",
             "workload": "b1",
             "group": None,
+            "resource": None,
             "cluster": None,
         }
         assert own in named
@@ -259,6 +279,7 @@ def test_a_limit_that_begins_or_ends_by_its_dates_is_a_cause(world):
         "action": "begin",
         "workload": None,
         "group": "ours",
+        "resource": None,
         "cluster": None,
     } in named
 

@@ -73,5 +73,8 @@ def group_tree(pool: Pool, run: Run, asked: AskedTree) -> GroupTree | None:
         start=asked.start if path else 1,
         children=CHILDREN_A_PAGE,
     )
-    above = [Branch(node, tree.resources, link(node), edit(node)) for node in path]
+    above = [
+        Branch(node, tree.resources, link(node), edit(node), timezone=tree.timezone)
+        for node in path
+    ]
     return GroupTree(above, shown)

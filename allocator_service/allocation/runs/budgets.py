@@ -15,6 +15,7 @@ from allocator_service.pools.budgets import (
     Then,
     budget_states,
     next_start_of_budgets,
+    opening_of,
     pools_with_budgets,
 )
 from allocator_service.pools.models import Metering, Pool
@@ -63,6 +64,20 @@ def _stopped(node: Mapping[str, Any], resources: Iterable[str]) -> Mapping[str, 
 def stop_limits(resources: Iterable[str]) -> list[dict[str, Any]]:
     """Return a limit of 0 of each resource, as a document has them."""
     return [{"where": {}, "amount": {resource: 0}} for resource in sorted(resources)]
+
+
+def stops_by_node(
+    stored: Iterable[Mapping[str, Any]],
+) -> dict[tuple[str, str], dict[str, Mapping[str, Any]]]:
+    """Return the budgets of a run that stop a node, by scope and slug, and by resource.
+
+    Of several budgets of one resource the last one to open counts.
+    """
+    found: dict[tuple[str, str], dict[str, Mapping[str, Any]]] = {}
+    for each in sorted(stored, key=opening_of):
+        if each["then"] == Then.STOP:
+            found.setdefault((each["scope"], each["node"]), {})[each["resource"]] = each
+    return found
 
 
 def _paths(document: Mapping[str, Any]) -> dict[str, set[tuple[str, str]]]:

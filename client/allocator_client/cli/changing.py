@@ -41,6 +41,7 @@ _OTHERS = {
     "pool": "settings of the pool",
     "cluster": "a cluster left or returned",  # of services that do not name it
     "limit": "a limit of another member or group",
+    "budget": "a budget of another member or group",
 }
 
 
@@ -246,6 +247,10 @@ def _cause(cause: AllocationHistoryStepCause) -> str:
     if cause["kind"] == "limit" and cause["action"] is not None:
         whose = cause["workload"] or (f"group {cause['group']}" if cause["group"] else "yours")
         return f"{cause['action']} of a limit of {whose}"
+    if cause["kind"] == "budget" and cause["action"] is not None:
+        whose = f"group {cause['group']}" if cause["group"] else "yours"
+        done = {"exhaust": "exhausted", "open": "opened again"}[cause["action"]]
+        return f"budget of {cause['resource']} of {whose} {done}"
     if cluster := cause.get("cluster"):
         return f"{cause['action']} of the cluster {cluster}"
     if cause["workload"] is None:

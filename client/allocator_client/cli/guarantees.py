@@ -1,4 +1,4 @@
-"""Guarantees and loans of the nodes of a tree, as texts.
+"""Guarantees, loans and exhausted budgets of the nodes of a tree, as texts.
 
 An older service has no such fields.
 """
@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from allocator_client._generated.documents.decisions import (
     RunSummaryGuaranteesUnmet,
     TreeNodeDocument,
+    TreeNodeLimit,
 )
 from allocator_client._generated.documents.what_if import EvaluationSummaryGuaranteesUnmet
-from allocator_client.cli.words import NONE, fulfilment, limit_text
+from allocator_client.cli.words import NONE, fulfilment, hours, instant, limit_text
 
 Unmet = RunSummaryGuaranteesUnmet | EvaluationSummaryGuaranteesUnmet
 
@@ -23,6 +24,15 @@ def guarantee_texts(node: TreeNodeDocument, unit: Mapping[str, str]) -> Iterator
         yield f"{text}: {met}" if met else text
     if own := node.get("own_servers"):
         yield f"own servers: {fulfilment(own['met'], own['limited_by'])}"
+
+
+def stop_text(limit: TreeNodeLimit) -> str:
+    """Return the exhausted budget whose limit of 0 it is, empty for a limit that is set."""
+    budget = limit.get("budget")  # an older service has none
+    if not budget:
+        return ""
+    part = hours(budget["amount"], budget["spent"])
+    return f"{part} of {budget['resource']} are spent until {instant(budget['opens_at'])}"
 
 
 def loan_texts(node: TreeNodeDocument, unit: Mapping[str, str]) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """The command `alloc share`."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, cast
 
@@ -15,7 +15,7 @@ from allocator_client._generated.documents.enforcement import (
 )
 from allocator_client._generated.documents.reports import SharingDegreeDocument
 from allocator_client.cli.failures import Failure
-from allocator_client.cli.guarantees import guarantee_texts, loan_texts
+from allocator_client.cli.guarantees import guarantee_texts, loan_texts, stop_text
 from allocator_client.cli.output import (
     echo,
     print_file,
@@ -119,8 +119,11 @@ def share(session: Session, pool: str | None, everyone: bool, tenant: str | None
             at = f", {instant(back['at'])}" if back["at"] else ""
             echo(f"If you need more, the pool decides again {when}{at}.")
     if tenant:
+        stated = {
+            balance["budget"] for row in shares["tenants"] for balance in row.get("budgets", ())
+        }
         for node in nodes:
-            _print_amounts(node, unit)
+            _print_amounts(node, unit, stated)
 
 
 def _group_of(client: Client, run: str, tenant: str) -> str:
@@ -155,11 +158,18 @@ def _guaranteed_amounts(nodes: Iterable[TreeNodeDocument]) -> dict[str, Mapping[
     return found if any(any(amounts.values()) for amounts in found.values()) else {}
 
 
-def _print_amounts(node: TreeNodeDocument, unit: dict[str, str]) -> None:
-    """Print the limits, guarantees and loans in force of a node."""
+def _print_amounts(node: TreeNodeDocument, unit: dict[str, str], stated: Collection[str]) -> None:
+    """Print the limits, guarantees and loans in force of a node.
+
+    `stated` are the budgets whose balances are printed already.
+    """
     whose = node["name"] if node["kind"] == "member" else f"group {node['name']}"
     # An older service has no limits.
     for limit in node.get("limit", []):
+        if budget := limit.get("budget"):
+            if budget["budget"] not in stated:
+                echo(f"Budget of {whose}: {stop_text(limit)}.")
+            continue
         echo(
             f"Limit of {whose}: {limit_text(limit['amount'], limit['has'], limit['where'], unit)}."
         )

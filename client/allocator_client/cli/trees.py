@@ -6,7 +6,7 @@ from typing import cast
 import click
 
 from allocator_client._generated.documents.decisions import TreeNodeDocument
-from allocator_client.cli.guarantees import guarantee_texts, loan_texts
+from allocator_client.cli.guarantees import guarantee_texts, loan_texts, stop_text
 from allocator_client.cli.output import echo, print_pieces, print_rows, table
 from allocator_client.cli.session import Session, pool_argument, units, with_session
 from allocator_client.cli.words import limit_text, number, percent
@@ -24,7 +24,8 @@ def tree(session: Session, pool: str | None) -> None:
     PART is the node's fraction of the pool by the weights on its path. LEVEL is the greatest share of a
     resource divided by the weight, by which siblings are compared. Each resource has two columns: the
     amount that the decision in force allocates to the node and all below it, and their demand, WANTS.
-    Three columns are shown if any such amount is in force. LIMIT is the allocated part of each limit.
+    Three columns are shown if any such amount is in force. LIMIT is the allocated part of each limit, or
+    the exhausted budget that stops the node.
     GUARANTEED is the guaranteed amount and the fraction that is met. LENDS is the amount that others
     have of the most that a member lends. A tenant's key sees the numbers of other nodes in transparent
     pools only. A key of a group sees its group and all below it.
@@ -104,7 +105,7 @@ def _node_rows(
 def _limits(node: TreeNodeDocument, unit: Mapping[str, str]) -> Iterator[str]:
     # An older service has no limits.
     for each in node.get("limit", []):
-        yield limit_text(each["amount"], each["has"], each["where"], unit)
+        yield stop_text(each) or limit_text(each["amount"], each["has"], each["where"], unit)
 
 
 def _wants(node: TreeNodeDocument, name: str) -> float | str | None:

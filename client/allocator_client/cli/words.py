@@ -93,6 +93,24 @@ def number(value: object) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def hours(amount: str, spent: str | None) -> str:
+    """Return the hours of a budget with all of its digits, and what is spent of them if it is known.
+
+    >>> hours("4000.000", "4012.3333333333"), hours("0.125", "0.1256"), hours("12345.5", None)
+    ('4,012.33 of 4,000 hours', '0.126 of 0.125 hours', '12,345.5 hours')
+    """
+    digits = [f"{Decimal(amount):,f}"]
+    if spent is not None:
+        places = max(2, len(plain(amount).partition(".")[2]))
+        digits.insert(0, f"{Decimal(spent):,.{places}f}")
+    return " of ".join(plain(each) for each in digits) + " hours"
+
+
+def plain(number: str) -> str:
+    """Return a number in digits without zeros at the end of its fraction."""
+    return number.rstrip("0").rstrip(".") if "." in number else number
+
+
 def percent(value: object) -> str:
     """Return a fraction in percent."""
     return NONE if value is None else f"{100 * float(str(value)):.1f} %"

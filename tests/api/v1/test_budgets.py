@@ -6,15 +6,21 @@ from decimal import Decimal
 import pytest
 import time_machine
 
+from allocator_service.allocation.history import allocation_history
+from allocator_service.allocation.trees import run_tree
 from allocator_service.allocation.what_if.simulations import simulation_run
+from allocator_service.allocation.words import cause_text
 from allocator_service.billing.models import Budget
 from allocator_service.core.clock import utc_now
 from allocator_service.core.models import AuditEntry
 from allocator_service.core.quantities import Resource
 from allocator_service.ledger.intake.entries import entries_append
 from allocator_service.ledger.intake.sealing import entries_seal_all
+from allocator_service.pools.budgets import stop_text
 from allocator_service.tenants.models import Tenant
 from tests import factories
+from tests.pages.browser import browser_of
+from tests.pages.test_pages import words
 
 PATH = "/api/v1/pools/shared"
 BUDGETS = f"{PATH}/budgets/"
@@ -255,6 +261,93 @@ def test_an_amount_below_what_is_spent_stops_the_group_at_once(pool, operator):
     raised = patch(operator, made["Location"], {"amount": "111"})
     assert raised.status_code == 200
     assert tasks(factories.decision(pool))["v"][0] == 2
+
+
+def test_the_tree_names_the_budget_that_stops_a_node(pool, operator, of_group, clock):
+    """Its limits of 0 follow the limits that are set, which may be 0 as well."""
+    used(pool, "vision", 60)
+    used(pool, "speech", 50, days_ago=2)
+    factories.limit(pool, "ml", {"gpu": 0, "cpu": 4})
+    made = create(operator).json()["id"]
+    own = create(operator, group=..., tenant="vision", amount="60").json()["id"]
+    last = create(operator, group="deep", amount="60", then="last").json()["id"]
+    clock.shift(timedelta(seconds=1))  # keys of a group read what was there before the run
+    run = factories.decision(pool)
+    path = f"/api/v1/runs/{run.pk}/tree/"
+
+    def limits(client):
+        nodes = client.get(path).json()["results"]
+        return {node["name"]: [each["budget"] for each in node["limit"]] for node in nodes}
+
+    opens = {"resource": "gpu", "opens_at": "2027-01-01T00:00:00Z"}
+    of_ml = {**opens, "budget": made, "amount": "100", "spent": "110"}
+    of_vision = {**opens, "budget": own, "amount": "60", "spent": "60"}
+    expected = {"ml": [None, of_ml], "deep": [], "vision": [of_vision], "speech": [], "bio": []}
+    assert limits(operator) == expected
+    assert last in {each["budget"] for each in run.budgets}
+    del expected["bio"]
+    assert limits(of_group("ml")) == expected
+    # A tenant learns nothing of what others spent, and nothing of the budgets of others.
+    hidden = {**of_ml, "spent": None}
+    vision = factories.client("tenant", tenant=Tenant.objects.get(slug="vision"))
+    assert limits(vision) == {"ml": [None, hidden], "deep": [], "vision": [of_vision]}
+    pool.transparent = True
+    pool.save()
+    bio = factories.client("tenant", tenant=Tenant.objects.get(slug="bio"))
+    assert {each for found in limits(bio).values() for each in found} == {None}
+    assert limits(vision)["vision"] == [of_vision]
+    assert limits(vision)["ml"] == [None, hidden]
+    page = words(browser_of(vision).text("/my/pools/shared/"))
+    assert "budget 100 hours of gpu are spent until 1 January 2027, 00:00 UTC" in page
+    assert "budget 60 of 60 hours of gpu are spent until 1 January 2027, 00:00 UTC" in page
+    # Decisions of earlier releases have not stored what was spent.
+    for each in run.budgets:
+        del each["spent"]
+    (limit,) = next(node.limit for node in run_tree(run).nodes if node.name == "vision")
+    assert stop_text(limit.budget, "UTC").startswith("60 hours of gpu are spent until ")
+
+
+def test_a_budget_is_the_cause_of_a_step(pool, operator):
+    """It is exhausted, and opens with the next day."""
+    tenants = {slug: Tenant.objects.get(slug=slug) for slug in ("vision", "bio")}
+    factories.decision(pool)
+    with time_machine.travel("2026-12-15T13:00:00+00:00", tick=False):
+        create(operator, per="P1D", amount="5", then="last")
+        create(operator, group=..., tenant="bio", resource="cpu", amount="9", per="P1D")
+        used(pool, "vision", 6, days_ago=0)
+        factories.decision(pool)
+    with time_machine.travel("2026-12-16T00:00:00+00:00", tick=False):
+        factories.decision(pool)
+        now = utc_now()
+        named = {
+            slug: [
+                [
+                    (each["kind"], each["action"], each["group"], each["resource"])
+                    for each in step["causes"]
+                ]
+                for step in operator.get(f"{PATH}/members/{slug}/allocation-history/").json()[
+                    "steps"
+                ]
+            ]
+            for slug in tenants
+        }
+        steps = allocation_history(
+            pool=pool, tenant=tenants["vision"], since=now - timedelta(days=1), now=now
+        ).steps
+        page = browser_of(factories.client("tenant", tenants["vision"])).text(
+            "/my/pools/shared/history/"
+        )
+    assert named == {
+        "vision": [
+            [], [("budget", "exhaust", "ml", "gpu")], [("budget", "open", "ml", "gpu")],
+        ],
+        "bio": [[], [("budget", None, None, None)], [("budget", None, None, None)]],
+    }  # fmt: skip
+    assert [cause_text(each) for step in steps for each in step.causes] == [
+        "the budget of the group ml (gpu hours) was exhausted",
+        "the budget of the group ml (gpu hours) opened again",
+    ]
+    assert "the budget of the group ml (gpu hours) opened again" in page
 
 
 def test_a_budget_below_what_is_spent_is_accepted_with_a_warning(pool, operator, of_group):

@@ -415,7 +415,8 @@ def test_a_cluster_leaves_after_its_grace_and_comes_back(pool, operator):
     path = f"{PATH}/members/ada/allocation-history/"
     steps = operator.get(path).json()["steps"]
     causes = [cause for step in steps for cause in step["causes"] if cause["kind"] == "cluster"]
-    of_west = {"kind": "cluster", "workload": None, "group": None, "cluster": "west"}
+    of_west = {"kind": "cluster", "workload": None, "group": None, "resource": None,
+               "cluster": "west"}  # fmt: skip
     assert causes == [of_west | {"action": "leave"}, of_west | {"action": "return"}]
     page = words(browser_of(factories.client("tenant", pool.tenants["ada"])).text(f"{LAB}history/"))
     assert "Before it the cluster west left." in page

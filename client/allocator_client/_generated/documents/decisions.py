@@ -608,12 +608,29 @@ class ScheduleDocument(TypedDict):
     gap_on_the_clock: float | None
 
 
+class TreeNodeLimitBudget(TypedDict):
+    # Exhausted budget whose limit of 0 it is; null for a limit that is set, and for nodes beside
+    # the path of a tenant.
+    budget: str
+    resource: str
+    # Hours of the period with what was carried over.
+    amount: str
+    # Hours that were spent when the decision was computed; null for a group above a tenant, and
+    # in decisions of earlier releases.
+    spent: str | None
+    # End of the budget's period.
+    opens_at: str
+
+
 class TreeNodeLimit(TypedDict):
     # Servers that it is for; {}: all servers.
     where: dict[str, str | list[str]]
     amount: dict[str, float | str]
     # Allocated below the node on these servers.
     has: dict[str, float | str] | None
+    # Exhausted budget whose limit of 0 it is; null for a limit that is set, and for nodes beside
+    # the path of a tenant.
+    budget: TreeNodeLimitBudget | None
 
 
 class TreeNodeGuarantee(TypedDict):
@@ -640,6 +657,14 @@ class TreeNodeGuarantee(TypedDict):
         ]
         | None
     )
+
+
+class TreeNodeLend(TypedDict):
+    # Servers that it is for; {}: all of the member's.
+    where: dict[str, str | list[str]]
+    amount: dict[str, float | str]
+    # Allocated to all others on these servers.
+    has: dict[str, float | str] | None
 
 
 class TreeNodeOwnServers(TypedDict):
@@ -694,6 +719,6 @@ class TreeNodeDocument(TypedDict):
     # Guarantees of the node that were in force.
     guarantee: list[TreeNodeGuarantee]
     # Greatest amounts that all others may have on the servers of the member.
-    lend: list[TreeNodeLimit]
+    lend: list[TreeNodeLend]
     # Fulfilment of the guarantee of own servers; null for groups, and for members without it.
     own_servers: TreeNodeOwnServers | None

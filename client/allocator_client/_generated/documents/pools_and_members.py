@@ -496,14 +496,18 @@ class AllocationHistoryStepTask(TypedDict):
 
 
 class AllocationHistoryStepCause(TypedDict):
-    kind: Literal["workload", "server", "member", "group", "pool", "cluster", "limit"]
+    kind: Literal["workload", "server", "member", "group", "pool", "cluster", "limit", "budget"]
     # Of the member's own workloads, such as submit; begin or end of a limit of the member, its
-    # workloads and the groups above it; leave or return of a cluster.
+    # workloads and the groups above it; exhaust or open of a budget of the member and the groups
+    # above it; leave or return of a cluster.
     action: str | None
     # Name of the member's own workload.
     workload: str | None
-    # Group above the member, whose limit began or ended.
+    # Group above the member, whose limit began or ended, or whose budget was exhausted or opened
+    # again.
     group: str | None
+    # Resource whose hours the budget is of.
+    resource: str | None
     # Cluster whose servers left or returned, because its agents were silent or heard.
     cluster: str | None
 

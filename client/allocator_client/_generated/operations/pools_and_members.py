@@ -306,7 +306,8 @@ class PoolsAndMembers(Transport):
 
         Consecutive decisions that gave it the same are one step. The causes name the member's own
         workloads, and limits of the member, its workloads and the groups above it that begin or end by
-        their dates, and clusters that left or returned; changes of others have their kind alone. A
+        their dates, budgets of the member and these groups that were exhausted or opened again, and
+        clusters that left or returned; changes of others have their kind alone. A
         tenant key reads its own tenant; any other name answers 404 `tenant.not_found`.
 
         Parameters
