@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from allocator_service.core.display import percent_text, resource_text
+from allocator_service.core.display import exact_resource_text, percent_text
 from allocator_service.core.quantities import Resource
 from allocator_service.pools.budgets import node_text
 from allocator_service.pools.limits import selector_text
@@ -18,7 +18,7 @@ def unmet_sentence(unmet: Mapping[str, Any], resources: Sequence[Resource]) -> s
     named = f"The guarantee of {whose}, what its workloads get alone on its own servers,"
     if "amount" in unmet:
         amounts = ", ".join(
-            resource_text(Decimal(str(unmet["amount"][each.name])), each)
+            exact_resource_text(Decimal(str(unmet["amount"][each.name])), each)
             for each in resources
             if each.name in unmet["amount"]
         )

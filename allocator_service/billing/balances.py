@@ -20,6 +20,7 @@ from allocator_service.billing.statements.documents import account_totals, money
 from allocator_service.billing.statements.drafting import first_month, month_draft
 from allocator_service.core.durations import parse_duration
 from allocator_service.core.money import exactly
+from allocator_service.core.quantities import decimal_text
 from allocator_service.ledger.amounts.clusters import cluster_order, used_by_cluster
 from allocator_service.ledger.amounts.rate_changes import amounts_between
 from allocator_service.ledger.models import Kind
@@ -84,8 +85,12 @@ class Balance:
         return value.quantize(_QUANTUM, ROUND_HALF_EVEN)
 
     def text(self, value: Decimal) -> str:
-        """Return a value for people, rounded to the currency's minor unit or hundredths of an hour."""
+        """Return a value for people, rounded to the currency's minor unit or hundredths of an hour.
+
+        It has at least the digits of the budget's amount, which is therefore never rounded.
+        """
         digits = _HOUR_DIGITS if self.budget.resource else minor_digits(self.budget.pool)
+        digits = max(digits, len(decimal_text(self.budget.amount).partition(".")[2]))
         return money_text(self.written(value), digits)
 
     @property

@@ -74,6 +74,15 @@ def resource_text(value: Decimal, resource: Resource) -> str:
     return f"{number} {noun_of(resource, number)}"
 
 
+def exact_resource_text(value: Decimal, resource: Resource) -> str:
+    """Return an amount that someone set, such as 8.9999999999 GPUs, with all of its digits.
+
+    Rounded, it could be another setting.
+    """
+    number = exact_text(value)
+    return f"{number} {noun_of(resource, number)}"
+
+
 def counted(count: int, one: str, many: str = "") -> str:
     """Return a count with its noun, such as 1 pool, 2,000 pools."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"

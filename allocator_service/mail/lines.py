@@ -11,6 +11,7 @@ from typing import Any
 
 from allocator_service.core.display import (
     counted,
+    exact_text,
     instant_text,
     money_text,
     month_text,
@@ -123,11 +124,11 @@ def _budget(event: Event) -> str:
     resource = payload["resource"]
     # Events of earlier versions have no currency.
     unit = f" hours of {resource}" if resource else f" {payload.get('currency') or ''}".rstrip()
-    amounts = [number_text(Decimal(payload[name])) for name in ("spent", "amount")]
+    spent, amount = number_text(Decimal(payload["spent"])), exact_text(Decimal(payload["amount"]))
     period = month_text(payload["month"]) if payload["month"] else f"until {payload['to'][:10]}"
     return (
-        f"Your budget of {amounts[1]}{unit} ({period}) reached {payload['threshold']} %:"
-        f" {amounts[0]}{unit} are spent."
+        f"Your budget of {amount}{unit} ({period}) reached {payload['threshold']} %:"
+        f" {spent}{unit} are spent."
     )
 
 

@@ -8,7 +8,13 @@ from allocator_service.allocation.models import Allocation
 from allocator_service.allocation.words import sharing_text
 from allocator_service.billing.balances import Balance, tenant_balances
 from allocator_service.billing.statements.selectors import bill_so_far
-from allocator_service.core.display import counted, money_text, month_text, number_text
+from allocator_service.core.display import (
+    counted,
+    exact_text,
+    money_text,
+    month_text,
+    number_text,
+)
 from allocator_service.enforcement.selectors import decision_in_force
 from allocator_service.ledger.reporting.periods import report_period
 from allocator_service.ledger.reporting.sharing_degree import REASONS, sharing_degree_report
@@ -69,5 +75,7 @@ def _may_run(pool: Pool, tenant: Tenant, now: datetime) -> str:
 def _balance(balance: Balance) -> str:
     resource = balance.budget.resource
     unit = f" hours of {resource}" if resource else f" {balance.budget.pool.currency}"
-    spent, amount = balance.written(balance.spent), balance.written(balance.available)
-    return f"Of your budget of {number_text(amount)}{unit}, {number_text(spent)} are spent."
+    spent = number_text(balance.written(balance.spent))
+    return (
+        f"Of your budget of {exact_text(Decimal(balance.available_text))}{unit}, {spent} are spent."
+    )

@@ -11,7 +11,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Protocol
 
-from allocator_service.core.display import exact_text, instant_text, number_text
+from allocator_service.core.display import exact_text, instant_text
 from allocator_service.core.quantities import decimal_text
 from allocator_service.pools.models import Group, Pool
 
@@ -165,7 +165,7 @@ def effect_text(then: str, resource: str) -> str:
 
 def exhausted_sentence(stored: Mapping[str, Any], timezone: str) -> str:
     """Return what an exhausted budget that a run stores does, and when it opens again."""
-    resource, amount = stored["resource"], number_text(Decimal(stored["amount"]))
+    resource, amount = stored["resource"], exact_text(Decimal(stored["amount"]))
     whose = node_text(stored["scope"], stored["node"])
     until = instant_text(opening_of(stored), timezone)
     return (

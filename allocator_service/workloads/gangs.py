@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from allocator_service.core.display import counted, resource_text
+from allocator_service.core.display import counted, exact_resource_text
 from allocator_service.core.errors import FieldError, Unacceptable
 from allocator_service.core.quantities import LIMIT, Resource, vector_from
 
@@ -84,7 +84,7 @@ def gang_text(gang: Gang, resources: Sequence[Resource]) -> str:
     kinds = [
         f"{counted(piece.count, 'piece')} of "
         + ", ".join(
-            resource_text(amount, resource)
+            exact_resource_text(amount, resource)
             for resource, amount in zip(resources, demand, strict=True)
             if amount
         )

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from allocator_service.core.display import resource_text
+from allocator_service.core.display import exact_resource_text
 from allocator_service.core.history import Difference
 from allocator_service.core.quantities import Resource, vector_from
 from allocator_service.workloads.gangs import GANG, Gang, gang_read, gang_text
@@ -46,7 +46,7 @@ def _gang_after(workload: Workload, item: Mapping[str, Any], resources: Sequence
 
 def _demand_text(demand: Sequence[Decimal], resources: Sequence[Resource]) -> str:
     pairs = zip(resources, demand, strict=False)
-    return ", ".join(resource_text(amount, resource) for resource, amount in pairs if amount)
+    return ", ".join(exact_resource_text(amount, resource) for resource, amount in pairs if amount)
 
 
 def _gang_text(gang: Gang, resources: Sequence[Resource]) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 
 from policies.arrays import FloatArray
 from policies.explaining.groups import tenant_levels
-from policies.explaining.numbers import counted_tasks, number, percent
+from policies.explaining.numbers import counted_tasks, number, percent, weight_text
 from policies.model.allocation import Allocation
 from policies.model.certificate import Certificate
 from policies.model.policy import ShareDefinition
@@ -230,7 +230,7 @@ def _shared_groups(
         most, weight = float(used.max(initial=0.0)), float(problem.group_weight[group])
         parts.append(
             f"; {problem.groups[group]} uses {percent(most)} of the pool at weight"
-            f" {number(weight)}, divided among {tenants}"
+            f" {weight_text(weight)}, divided among {tenants}"
         )
     return "".join(parts)
 
@@ -239,7 +239,7 @@ def _standing(allocation: Allocation, tenant: int) -> str:
     """Return the tenant's weight, or why it is served only after all others."""
     problem = allocation.problem
     if not problem.second_stage[tenant]:
-        return f"at weight {number(float(problem.effective_weight[tenant]))}"
+        return f"at weight {weight_text(float(problem.effective_weight[tenant]))}"
     if problem.best_effort[tenant]:
         return "of what the others leave, because it is best effort"
     return "of what the others leave, because it contributed nothing to this pool"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 
 # What is this near to a whole number, relative to it, is one but for rounding.
 _NOISE = 1e-9
 _LEAST = 1e-3
-_DIGITS = 4
+_DIGITS, _SET_DIGITS = 4, 12
 # Words and abbreviations of devices (GPU, vCPU) have a plural. Symbols such as GiB, MHz or W have none.
 _NOUN = re.compile(r"[a-z]{3,}|v?[A-Z]{1,3}U|FPGA", re.ASCII)
 _NAMED_BY_UNIT = {("cpu", "core"), ("cpus", "core")}
@@ -21,6 +22,17 @@ def number(value: float) -> str:
     if 0 < value < _LEAST:
         return f"less than {_LEAST}"
     return f"{value:,.{_DIGITS}g}"
+
+
+def weight_text(weight: float) -> str:
+    """Return a weight that someone set with all of its digits, and a computed one with four.
+
+    A computed one, such as 4/7, has more than twelve digits.
+    """
+    exact = Decimal(f"{weight:.{_SET_DIGITS}g}")
+    if len(exact.as_tuple().digits) >= _SET_DIGITS:
+        return number(weight)
+    return f"{exact:,f}"
 
 
 def percent(fraction: float) -> str:

@@ -25,8 +25,8 @@ BALANCE = {
 
 def test_what_is_left_and_when_it_is_exhausted():
     assert _balance_text("group ml", BALANCE) == (
-        "Budget of group ml until 1 April 2027, 00:00 UTC: 3,300 of 4,400 hours of gpu left,"
-        " 1,100 spent."
+        "Budget of group ml until 1 April 2027, 00:00 UTC: 3,299.75 of 4,400 hours of gpu left,"
+        " 1,100.25 spent."
         " At the rate of the last day it is exhausted on 21 March 2027, 20:00 UTC."
     )
 

@@ -42,6 +42,15 @@ def test_limits_are_listed_by_node(alloc, told):
     ]
 
 
+def test_a_limit_has_all_of_its_digits(alloc, told):
+    exact = {**GPUS, "where": {}, "amount": {"gpu": "8.9999999999"}}
+    told(
+        page([group(exact)], None, last=True), page([], None, last=True),
+        page([], None, last=True), (200, JSON, UNIT),
+    )  # fmt: skip
+    assert " 8.9999999999 GPUs " in alloc("limits", "lab").stdout
+
+
 def test_a_limit_of_a_group_is_added_at_the_version_that_was_shown(alloc, told):
     service = told((200, TAGGED, group(CORES)), (200, JSON, POOL), (200, CHANGED, group()))
     done = alloc(

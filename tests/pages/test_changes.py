@@ -292,8 +292,8 @@ def test_what_would_change_is_shown_before_it_is_confirmed(whole, ada):
     page = tried(ada.post(form, form, **terms | {"pieces": "3", "priority": "2"}))
     shown = words(ada.text(page))
     assert (
-        "This would change One task 0.2 cores, 0.9766 GiB memory → 0.3 cores, 1.465 GiB memory"
-        " Pieces 2 pieces of 0.1 cores, 0.4883 GiB memory, on servers with the same rack, at most"
+        "This would change One task 0.2 cores, 0.9765625 GiB memory → 0.3 cores, 1.46484375 GiB memory"
+        " Pieces 2 pieces of 0.1 cores, 0.48828125 GiB memory, on servers with the same rack, at most"
         " 2 pieces on a server → 3 pieces of" in shown
     ), shown
     assert "Priority 1 → 2" in shown

@@ -7,6 +7,7 @@ import pytest
 
 from allocator_service.core.display import (
     counted,
+    exact_resource_text,
     exact_text,
     instant_text,
     list_instant_text,
@@ -20,6 +21,7 @@ from allocator_service.core.display import (
     short_day,
 )
 from allocator_service.core.quantities import Resource
+from allocator_service.core.templatetags.shown import number_within, part_of, setting_of
 from policies import policies_available
 from policies.explaining.numbers import amount
 
@@ -75,6 +77,18 @@ def test_numbers_have_four_digits_and_groups_of_three():
     shown = [percent_text(each).split("\N{NO-BREAK SPACE}") for each in (5 / 7, 1.0, 0.99996)]
     assert shown == [["71.43", "%"], ["100", "%"], ["less than 100", "%"]]
     assert (counted(1, "pool"), counted(2000, "pool")) == ("1 pool", "2,000 pools")
+
+
+def test_a_setting_has_all_digits_and_its_part_is_not_rounded_to_more():
+    gpus, amount = Resource("gpu", "GPU"), Decimal("8.9999999999")
+    assert exact_resource_text(amount, gpus) == "8.9999999999 GPUs"
+    assert ">8.9999999999 GPUs<" in setting_of(amount, gpus)
+    assert ">8.9999999999 GPUs<" in part_of(8.9999999999, amount, gpus)
+    assert ">8.9999999999<" in number_within(8.9999999999, amount)
+    assert ">8.123 GPUs<" in part_of(8.12345, amount, gpus)
+    assert (">9 GPUs<" in part_of(9.0, 9.0, gpus), ">0<" in number_within(0.0, 0.0)) == (True, True)
+    assert ">1,235<" in number_within(1234.56, 1300.0)
+    assert ">1,234.56<" in number_within(1234.56, 1234.56)
 
 
 def test_money_keeps_all_of_its_digits():

@@ -19,7 +19,7 @@ from allocator_service.allocation.runs.budgets import stop_limits
 from allocator_service.allocation.runs.document_parts import in_one_cluster
 from allocator_service.allocation.what_if.changes import has_clusters
 from allocator_service.allocation.what_if.evaluations import SECONDS, answer_document
-from allocator_service.core.display import resource_text
+from allocator_service.core.display import exact_resource_text
 from allocator_service.core.errors import Unavailable
 from allocator_service.core.quantities import Resource
 from allocator_service.pools.budgets import Then
@@ -249,7 +249,9 @@ def _with_higher_limits(
         {
             "where": limit["where"],
             "amount": {
-                resource: 2 * float(amount) + float(workload["demand"].get(resource, 0))
+                resource: _number(
+                    2 * _decimal(amount) + _decimal(workload["demand"].get(resource, 0))
+                )
                 for resource, amount in limit["amount"].items()
             },
         }
@@ -269,6 +271,15 @@ def _with_higher_limits(
         whose = workload["name"]
     sizes = " and ".join(_size(document, limit["amount"]) for limit in limits)
     yield f"a limit of {sizes} for {whose}", changes, {**document, part: nodes}
+
+
+def _decimal(amount: float | str) -> Decimal:
+    """Return an amount of a document without the digits that binary fractions add."""
+    return Decimal(str(amount))
+
+
+def _number(amount: Decimal) -> float:
+    return int(amount) if amount == int(amount) else float(amount)
 
 
 def _stops(row: Allocation, scope: str, node: str) -> list[dict[str, Any]]:
@@ -313,7 +324,7 @@ def _size(document: Mapping[str, Any], amounts: Mapping[str, Any]) -> str:
     """Return amounts of resources, such as 64 cores, 256 GiB memory."""
     units = {each["name"]: each.get("unit", "") for each in document["resources"]}
     return ", ".join(
-        resource_text(Decimal(str(amount)), Resource(name, units[name]))
+        exact_resource_text(Decimal(str(amount)), Resource(name, units[name]))
         for name, amount in amounts.items()
     )
 

@@ -10,6 +10,7 @@ from django.utils.safestring import SafeString
 
 from allocator_service.core.display import (
     Precision,
+    exact_resource_text,
     exact_text,
     instant_text,
     local_time,
@@ -50,6 +51,35 @@ def amount_of(value: Decimal | float | str | None, resource: Resource) -> SafeSt
     exact = _exact(value)
     number = decimal_text(exact)
     return _data(exact, f"{number} {noun_of(resource, number)}", resource_text(exact, resource))
+
+
+@register.simple_tag
+def setting_of(value: Decimal | float | str, resource: Resource) -> SafeString:
+    """Return an amount of a resource that someone set, with all of its digits."""
+    exact = _exact(value)
+    text = exact_resource_text(exact, resource)
+    return _data(exact, text, text)
+
+
+@register.simple_tag
+def part_of(value: float, most: Decimal | float | str, resource: Resource) -> SafeString:
+    """Return the part of a setting that is allocated, with all digits if rounding made it more."""
+    shown = setting_of if _rounds_above(value, most) else amount_of
+    return shown(value, resource)
+
+
+@register.simple_tag
+def number_within(value: float, most: Decimal | float | str) -> SafeString:
+    """Return the part of a setting that is allocated as a number without its resource."""
+    exact = _exact(value)
+    text = exact_text(exact)
+    return _data(exact, text, text if _rounds_above(value, most) else number_text(exact))
+
+
+def _rounds_above(value: float, most: Decimal | float | str) -> bool:
+    """Return True if a value that is at most another one has a rounded text of more."""
+    exact, other = _exact(value), _exact(most)
+    return exact <= other < Decimal(quantity_text(exact).replace(",", "")) if exact >= 1 else False
 
 
 def _exact(value: Decimal | float | str) -> Decimal:

@@ -75,7 +75,7 @@ def _lines(
             kind,
             name,
             str(number),
-            quantities(row["amount"], unit),
+            quantities(row["amount"], unit, exact=True),
             selector(row["where"]) or "all",
             instant(row["from"]),
             instant(row["to"]) if row["to"] else NONE,

@@ -31,6 +31,7 @@ from allocator_client.cli.session import (
 )
 from allocator_client.cli.words import (
     SECONDS_PER_HOUR,
+    balance_number,
     instant,
     limit_text,
     number,
@@ -182,9 +183,14 @@ def _print_amounts(node: TreeNodeDocument, unit: dict[str, str], stated: Collect
 def _balance_text(node: str, balance: EntitlementsGroupBudget) -> str:
     """Return the balance of a budget, with the effect of its exhaustion."""
     unit = f"hours of {balance['resource']}" if balance["resource"] else "of money"
+    # What was carried over has digits of its own, and without it the amount is as it was set.
+    amount = "0" if float(balance["carried"]) else balance["available"]
+    left, available, spent = (
+        balance_number(balance[name], amount) for name in ("left", "available", "spent")
+    )
     text = (
-        f"Budget of {node} until {instant(balance['to'])}: {number(balance['left'])} of"
-        f" {number(balance['available'])} {unit} left, {number(balance['spent'])} spent."
+        f"Budget of {node} until {instant(balance['to'])}: {left} of {available} {unit} left,"
+        f" {spent} spent."
     )
     if balance["exhausted_on"]:
         text += (

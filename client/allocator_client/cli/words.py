@@ -99,11 +99,20 @@ def hours(amount: str, spent: str | None) -> str:
     >>> hours("4000.000", "4012.3333333333"), hours("0.125", "0.1256"), hours("12345.5", None)
     ('4,012.33 of 4,000 hours', '0.126 of 0.125 hours', '12,345.5 hours')
     """
-    digits = [f"{Decimal(amount):,f}"]
+    parts = [exact_number(amount)]
     if spent is not None:
-        places = max(2, len(plain(amount).partition(".")[2]))
-        digits.insert(0, f"{Decimal(spent):,.{places}f}")
-    return " of ".join(plain(each) for each in digits) + " hours"
+        parts.insert(0, balance_number(spent, amount))
+    return f"{' of '.join(parts)} hours"
+
+
+def balance_number(value: str, amount: str) -> str:
+    """Return a part of a budget to hundredths, or to the last digit of an amount that has more.
+
+    >>> balance_number("1100.254", "4000"), balance_number("-0.1256", "0.125")
+    ('1,100.25', '-0.126')
+    """
+    places = max(2, len(plain(f"{Decimal(amount):f}").partition(".")[2]))
+    return plain(f"{Decimal(value):,.{places}f}")
 
 
 def plain(number: str) -> str:
@@ -122,15 +131,15 @@ def counted(value: object, noun: str) -> str:
     return f"{text} {noun if text == '1' else noun + 's'}"
 
 
-def quantity(value: object, name: str, unit: str) -> str:
-    """Return an amount of a resource.
+def quantity(value: object, name: str, unit: str, *, exact: bool = False) -> str:
+    """Return an amount of a resource, in four significant digits or `exact`.
 
     >>> [quantity(4, "gpu", "GPU"), quantity(1, "cpu", "core"), quantity(1234, "memory", "GiB")]
     ['4 GPUs', '1 core', '1,234 GiB memory']
     >>> quantity(2, "a100", "GPU")
     '2 a100 GPUs'
     """
-    text = number(value)
+    text = exact_number(value) if exact else number(value)
     if not unit:
         return f"{text} {name}"
     if not _NOUN.fullmatch(unit):
@@ -141,10 +150,14 @@ def quantity(value: object, name: str, unit: str) -> str:
     return f"{text} {noun}" if stated else f"{text} {name} {noun}"
 
 
-def quantities(amounts: Mapping[str, object], units: Mapping[str, str] | None = None) -> str:
+def quantities(
+    amounts: Mapping[str, object], units: Mapping[str, str] | None = None, *, exact: bool = False
+) -> str:
     """Return amounts of resources in a line, such as `2 cores, 12 GiB memory`."""
     known = units or {}
-    parts = [quantity(amount, name, known.get(name, "")) for name, amount in amounts.items()]
+    parts = [
+        quantity(amount, name, known.get(name, ""), exact=exact) for name, amount in amounts.items()
+    ]
     return ", ".join(parts) or NONE
 
 
@@ -168,16 +181,36 @@ def limit_text(
 ) -> str:
     """Return a limit in force with what is allocated of it, if that is known.
 
+    The limit has all of its digits, because it would be another one if it were rounded.
+
     >>> limit_text({"gpu": 8}, {"gpu": 2.5}, {"gpu": ["h100"]}, {"gpu": "GPU"})
     '2.5 of 8 GPUs on gpu=h100'
+    >>> limit_text({"gpu": "8.9999999999"}, {"gpu": 8.9999999999}, {}, {"gpu": "GPU"})
+    '8.9999999999 of 8.9999999999 GPUs'
     """
     parts = [
-        ("" if has is None else f"{number(has[name])} of ")
-        + quantity(most, name, units.get(name, ""))
+        ("" if has is None else f"{_number_within(has[name], most)} of ")
+        + quantity(most, name, units.get(name, ""), exact=True)
         for name, most in amount.items()
     ]
     servers = selector(where)
     return ", ".join(parts) + (f" on {servers}" if servers else "")
+
+
+def exact_number(value: object) -> str:
+    """Return a number with all of its digits.
+
+    >>> [exact_number(each) for each in ("12345.6780", 8.9999999999, 4)]
+    ['12,345.678', '8.9999999999', '4']
+    """
+    return plain(f"{Decimal(str(value)):,f}")
+
+
+def _number_within(value: object, most: object) -> str:
+    """Return a number that is at most another one, with all digits if rounding made it more."""
+    part, limit = Decimal(str(value)), Decimal(str(most))
+    rounded = Decimal(number(value).replace(",", ""))
+    return exact_number(value) if part <= limit < rounded else number(value)
 
 
 def fulfilment(met: object, limited_by: Sequence[str] | None) -> str:
@@ -185,11 +218,16 @@ def fulfilment(met: object, limited_by: Sequence[str] | None) -> str:
 
     >>> fulfilment(1, []), fulfilment(0.75, ["resource:gpu"]), fulfilment(None, None)
     ('met', '75.0 % met, limited by gpu', '')
+    >>> fulfilment(0.99996, ["lend"]), fulfilment(0.0001, ["lend"])
+    ('less than 100 % met, limited by lend', 'less than 0.1 % met, limited by lend')
     """
     if met is None or met == 1:
         return "" if met is None else "met"
     reasons = ", ".join(reason.removeprefix("resource:") for reason in limited_by or ())
-    return f"{percent(met)} met, limited by {reasons or NONE}"
+    part = percent(met)
+    if part == "100.0 %" or (part == "0.0 %" and met):
+        part = f"less than {'100' if part == '100.0 %' else '0.1'} %"
+    return f"{part} met, limited by {reasons or NONE}"
 
 
 def money(amount: str | None, currency: str = "") -> str:

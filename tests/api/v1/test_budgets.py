@@ -374,6 +374,17 @@ def test_a_budget_below_what_is_spent_is_accepted_with_a_warning(pool, operator,
     ]
 
 
+def test_a_warning_and_an_explanation_have_all_digits_of_the_amount(pool, operator):
+    used(pool, "vision", 60)
+    made = create(operator, amount="59.99999")
+    assert made.json()["warnings"][0]["detail"].startswith(
+        "The budget of group ml is 59.99999 hours of gpu, and 60.00000 are spent in its present"
+    )
+    run = factories.decision(pool)
+    explanation = operator.get(f"/api/v1/runs/{run.pk}/explanation/vision/").json()
+    assert "The budget of group ml, 59.99999 hours of gpu, is exhausted:" in explanation["sentence"]
+
+
 def test_work_without_the_resource_goes_on(pool, operator):
     factories.workload(pool, "cpu-only", 1, 0, Tenant.objects.get(slug="vision"))
     used(pool, "vision", 100)

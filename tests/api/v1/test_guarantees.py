@@ -199,6 +199,12 @@ def test_a_guarantee_that_cannot_be_met_is_accepted_with_a_warning(pool, operato
     assert "warnings" not in freed.json()
 
 
+def test_a_warning_has_all_digits_of_the_guarantee(pool, operator, members):
+    body = {"weight": 1, "guarantee": [{"amount": {"gpu": "39.9999999999"}}]}
+    (warning,) = put(operator, f"{PATH}/members/a/", body).json()["warnings"]
+    assert warning["detail"].startswith("The guarantee of a, 39.9999999999 gpu, is met to ")
+
+
 def test_a_setting_of_the_pool_warns_as_well(pool, operator, members):
     put(operator, f"{PATH}/members/b/", {"weight": 1, "limit": [{"amount": {"gpu": 4}}]})
     answer = patch(operator, f"{PATH}/", {"own_servers": True}).json()

@@ -292,6 +292,16 @@ def test_an_explanation_tries_a_higher_limit(pool, operator, department):
     assert remedy["tasks_after"] > remedy["tasks_before"]
 
 
+def test_the_words_of_a_higher_limit_have_all_of_its_digits(pool, operator, department):
+    patch(operator, f"{PATH}/groups/ml/", {"limit": [{"amount": {"gpu": "3.99999999995"}}]})
+    run = factories.decision(pool)
+    document = operator.get(f"/api/v1/runs/{run.pk}/explanation/vision/").json()
+    (remedy,) = document["counterfactuals"]
+    amount = {"gpu": 8.9999999999}
+    assert remedy["changes"]["groups"][0]["limit"] == [{"where": {}, "amount": amount}]
+    assert remedy["words"] == "a limit of 8.9999999999 gpu for group ml"
+
+
 def test_a_simulation_tries_a_limit(pool, operator, department):
     factories.decision(pool)
     changes = {"groups": [{"group": "ml", "limit": [{"amount": {"gpu": 4}}]}]}

@@ -3,7 +3,7 @@
 import pytest
 
 from policies import Problem, explain, solve
-from policies.explaining.numbers import counted_tasks, number, percent
+from policies.explaining.numbers import counted_tasks, number, percent, weight_text
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,17 @@ def test_whole_numbers_have_all_digits_and_others_four(value, shown):
 )  # fmt: skip
 def test_less_than_all_is_not_called_all(fraction, shown):
     assert percent(fraction) == shown
+
+
+@pytest.mark.parametrize(
+    ("weight", "shown"),
+    [
+        (1.0, "1"), (8.9999999999, "8.9999999999"), (1.00001, "1.00001"), (12345.25, "12,345.25"),
+        (4 / 7, "0.5714"), (6 / 11, "0.5455"), (1e-9, "0.000000001"), (1234567.0, "1,234,567"),
+    ],
+)  # fmt: skip
+def test_a_weight_that_was_set_has_all_digits_and_a_computed_one_four(weight, shown):
+    assert weight_text(weight) == shown
 
 
 def test_one_task_is_singular_as_it_is_shown():
