@@ -7,7 +7,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocator_service.allocation.selectors import input_of, run_get
-from allocator_service.allocation.what_if.evaluations import compare
+from allocator_service.allocation.what_if.evaluations import compare, refuse_low_limits
 from allocator_service.core.errors import DomainError
 from allocator_service.core.selecting import missing
 from api.auth import EVERY_SCOPE
@@ -90,6 +90,7 @@ class ComparisonsView(ContractView):
         problem = self._stored(given) if "run" in given else given
         with admitted_evaluation(self.caller):
             try:
+                refuse_low_limits(problem)
                 return Response(compare({"include": ["properties"], **problem}, fields["policies"]))
             except DomainError as error:
                 raise (error.under("/input") if error.errors else error) from error

@@ -3,11 +3,14 @@
 The code that runs in the child lives in `policies`. A child knows neither Django nor the database.
 """
 
+import math
 import multiprocessing
 import threading
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import TimeoutError as FutureTimeout
 from concurrent.futures.process import BrokenProcessPool
+from decimal import Decimal
 from functools import cache
 from typing import Any
 
@@ -16,9 +19,25 @@ from django.conf import settings
 from pebble import ProcessExpired, ProcessPool
 
 from allocator_service.allocation.policies import domain_error
+from allocator_service.core.clock import utc_now
 from allocator_service.core.confined import confine
-from allocator_service.core.errors import FAULTS_OF_OURS, DomainError, TooLarge, Unavailable
-from policies import PolicyError, SolveTimeoutError, call_by_name
+from allocator_service.core.errors import (
+    FAULTS_OF_OURS,
+    DomainError,
+    TooLarge,
+    Unacceptable,
+    Unavailable,
+)
+from allocator_service.pools.guarantees import AmountNode, limits_below_guarantees
+from allocator_service.pools.limits import MAX_LIMITS, Limit
+from policies import (
+    Guarantee,
+    PolicyError,
+    SolveTimeoutError,
+    call_by_name,
+    problem_from_document,
+)
+from policies import Limit as ProblemLimit
 
 MAX_ITEMS = {"tenants": 2_000, "workloads": 5_000}
 MAX_SERVER_CLASSES = 1_000
@@ -32,6 +51,7 @@ NICENESS = 5
 # The part of the time that policies may use: an answer must be complete before the child is ended.
 PART_FOR_POLICIES = 0.85
 RETRY_SECONDS = 2
+_ROUNDING = Decimal("1e-9")
 _places = threading.BoundedSemaphore(PLACES)
 _started = threading.Event()
 _starting = threading.Lock()
@@ -45,6 +65,7 @@ def evaluate(document: Mapping[str, Any]) -> dict[str, Any]:
     `Unavailable` with `evaluation.timeout` after ten seconds.
     """
     refuse_oversized(document)
+    refuse_low_limits(document)
     return answer_document(document)
 
 
@@ -210,3 +231,68 @@ def refuse_kinds(servers: Iterable[Mapping[str, Any]]) -> None:
                 code="evaluation.too_large",
                 pointer="/servers",
             )
+
+
+def refuse_low_limits(document: Mapping[str, Any]) -> None:
+    """Raise `Unacceptable` for a limit that is less than the guarantees under it, as pools do.
+
+    The input of a run has a limit of 0 for each exhausted budget, and can be evaluated again. A limit of
+    0 of one resource on all servers is therefore accepted.
+    """
+    if not all(_has_amounts(document, kind) for kind in ("limit", "guarantee")):
+        return
+    try:
+        problem = problem_from_document(document).problem
+    except PolicyError:
+        return  # the evaluation reports it, with all other mistakes
+    if max(len(problem.limits), len(problem.guarantees)) > MAX_LIMITS:
+        return
+    limits, guarantees = (
+        _amounts_by_node(amounts, problem.resources)
+        for amounts in (problem.limits, problem.guarantees)
+    )
+    nodes = {}
+    for scope, names, parents in (
+        ("group", problem.groups, problem.group_parent),
+        ("tenant", problem.tenants, problem.tenant_group),
+    ):
+        for position, (name, parent) in enumerate(zip(names, parents.tolist(), strict=True)):
+            key, of_node = (scope == "tenant", name), (scope, position)
+            above = None if parent < 0 else problem.groups[parent]
+            nodes[key] = AmountNode(key, above, guarantees[of_node], limits[of_node])
+    for exceeded in limits_below_guarantees(nodes, now=utc_now()):
+        is_member, name = exceeded.node.key
+        limit = exceeded.node.limits[exceeded.index]
+        is_stop = not limit.where and list(limit.amount.values()) == [0]
+        # Numbers of a document may be rounded ones of a pool, whose limit is as much as its guarantees.
+        if is_stop or exceeded.lacking <= _ROUNDING * exceeded.needed:
+            continue
+        part, names = ("tenants", problem.tenants) if is_member else ("groups", problem.groups)
+        raise Unacceptable(
+            exceeded.detail,
+            code="limit.below_guarantees",
+            pointer=f"/{part}/{names.index(name)}/limit/{exceeded.index}",
+        )
+
+
+def _has_amounts(document: Mapping[str, Any], kind: str) -> bool:
+    """Return True if a group or tenant of a document, which may be wrong, has amounts of a kind."""
+    parts = [document.get(part) for part in ("groups", "tenants")]
+    rows = [row for part in parts if isinstance(part, list) for row in part]
+    return any(isinstance(row, Mapping) and row.get(kind) for row in rows)
+
+
+def _amounts_by_node(
+    amounts: Iterable[ProblemLimit | Guarantee], resources: Sequence[str]
+) -> dict[tuple[str, int], list[Limit]]:
+    """Return the limits or guarantees of each node of a problem, in the order of the document."""
+    found: dict[tuple[str, int], list[Limit]] = defaultdict(list)
+    for each in amounts:
+        named = {
+            name: Decimal(repr(amount))
+            for name, amount in zip(resources, each.amount.tolist(), strict=True)
+            if math.isfinite(amount)
+        }
+        where = {label: list(values) for label, values in each.where.items()}
+        found[each.scope, each.node].append(Limit(named, where))
+    return found

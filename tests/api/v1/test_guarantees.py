@@ -1,11 +1,13 @@
 """Guarantees, own servers and loans: REST, decisions, dates, proofs, and what is refused."""
 
+from copy import deepcopy
 from datetime import timedelta
 
 import pytest
 import time_machine
 from django.db import IntegrityError, connection
 
+from allocator_service.allocation.long_term.metering import pool_meter
 from allocator_service.allocation.models import Floors
 from allocator_service.allocation.services import retention_apply
 from allocator_service.allocation.what_if import evaluations
@@ -16,6 +18,7 @@ from allocator_service.core.display import instant_text
 from allocator_service.core.models import Event
 from allocator_service.core.outbox import events_after, events_seal
 from allocator_service.core.quantities import Resource
+from allocator_service.ledger.intake.sealing import entries_seal_all
 from allocator_service.pools.group_admin import GroupForm
 from allocator_service.pools.models import Group, GroupTerms, RecomputeJob
 from allocator_service.tenants.models import Tenant
@@ -727,6 +730,82 @@ def test_an_evaluation_and_a_what_if_have_no_dates(pool, operator, members, node
     row["colour"] = "red"
     answer = operator.post("/api/v1/evaluations/", document)
     assert (answer.status_code, answer.json()["code"]) == (400, "field.unknown")
+
+
+LOW = {
+    "resources": ["cpu", "gpu"],
+    "servers": [{"name": "s", "capacity": {"cpu": 64, "gpu": 8}, "labels": {"gpu": "h100"}}],
+    "groups": [{"name": "top"}, {"name": "ml", "parent": "top"}],
+    "tenants": [
+        {"name": "a", "group": "ml", "guarantee": [{"amount": {"gpu": 4}}]},
+        {"name": "b", "group": "ml", "guarantee": [{"amount": {"gpu": "100m"}}]},
+    ],
+    "workloads": [{"tenant": name, "name": "w", "demand": {"gpu": 1}} for name in "ab"],
+    "policy": {"name": "drfh"},
+}
+
+
+@pytest.mark.parametrize(
+    ("part", "position", "limits", "pointer"),
+    [
+        ("groups", 1, [{"amount": {"gpu": 4}}], "/groups/1/limit/0"),
+        (
+            "groups",
+            0,
+            [{"amount": {"cpu": 9}}, {"amount": {"gpu": 4, "cpu": 0}}],
+            "/groups/0/limit/1",
+        ),
+        ("groups", 0, [{"amount": {"gpu": 0, "cpu": 0}}], "/groups/0/limit/0"),
+        ("tenants", 0, [{"amount": {"gpu": 3.9}}], "/tenants/0/limit/0"),
+        ("groups", 1, [{"amount": {"gpu": 4.1}}], None),
+        ("groups", 1, [{"where": {"gpu": "h100"}, "amount": {"gpu": 0}}], None),
+        # As the input of a run has an exhausted budget.
+        ("groups", 1, [{"amount": {"gpu": 0}}], None),
+        ("tenants", 0, [{"where": {}, "amount": {"gpu": 0}}], None),
+    ],
+)
+def test_an_evaluation_refuses_a_limit_below_guarantees(operator, part, position, limits, pointer):
+    document = deepcopy(LOW)
+    document[part][position]["limit"] = limits
+    compared = {"input": document, "policies": ["drfh"]}
+    for path, body, under in (
+        ("/api/v1/evaluations/", document, ""),
+        ("/api/v1/comparisons/", compared, "/input"),
+    ):
+        answer = operator.post(path, body)
+        if pointer is None:
+            assert answer.status_code == 200, answer.content
+            continue
+        assert answer.status_code == 422
+        (error,) = answer.json()["errors"]
+        assert (error["code"], error["pointer"]) == ("limit.below_guarantees", f"{under}{pointer}")
+        assert "It must be at least gpu=4" in error["detail"]
+    document["workloads"][0]["demand"] = {"gpu": -1}
+    answer = operator.post("/api/v1/evaluations/", document)
+    assert answer.json()["code"] == "quantity.negative"
+
+
+def test_the_input_of_a_run_with_an_exhausted_budget_is_evaluated_and_compared(
+    pool, operator, members
+):
+    """Its limit of 0 is less than the guarantee."""
+    put(operator, f"{PATH}/members/a/", {"weight": 1, "guarantee": [{"amount": {"gpu": 4}}]})
+    budget = {"tenant": "a", "resource": "gpu", "amount": "0.0001", "then": "stop"}
+    assert operator.post(f"{PATH}/budgets/", budget).status_code == 201
+    factories.decision(pool)
+    with time_machine.travel(utc_now() + timedelta(hours=2)):
+        pool_meter(pool_id=pool.pk, now=utc_now())
+        entries_seal_all(now=utc_now())
+        run = factories.decision(pool)
+        document = operator.get(f"/api/v1/runs/{run.pk}/input/").json()
+        assert document["tenants"][0]["limit"] == [{"where": {}, "amount": {"gpu": 0}}]
+        answer = operator.post("/api/v1/evaluations/", document)
+        assert answer.status_code == 200, answer.content
+        assert answer.json()["summary"]["guarantees_unmet"][0]["met"] == 0
+        for compared in (document, {"run": str(run.pk)}):
+            body = {"input": compared, "policies": ["drfh"]}
+            assert operator.post("/api/v1/comparisons/", body).status_code == 200
+        assert operator.post(f"/api/v1/runs/{run.pk}/verify/").json()["valid"]
 
 
 def test_a_what_if_names_the_guarantees_that_it_would_not_meet(pool, operator, members):
