@@ -36,9 +36,10 @@ from policies.model.problem import Problem
 from policies.model.request import Request, Solver, deadline_of
 from policies.selection import choose, make_known, policy_named
 from policies.time_division import tda
+from policies.verification.feasible import check_feasible
 from policies.verification.guaranteed_places import run_where_guaranteed
 from policies.verification.stated import Stated
-from policies.verification.verify import check_feasible, with_proofs
+from policies.verification.verify import with_proofs
 
 _SOLVERS: dict[str, Mapping[str, Solver]] = {}
 

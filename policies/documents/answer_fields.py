@@ -29,7 +29,7 @@ from policies.fields import (
     StringField,
     mistake,
 )
-from policies.fields.kinds import Mistakes
+from policies.fields.mistakes import Mistakes
 
 
 class FiniteField(Field):

@@ -22,7 +22,8 @@ from policies.model.server_classes import ServerClasses
 from policies.model.server_names import NumberedServers
 from policies.verification.floors import floors_of
 from policies.verification.levels import levels_of
-from policies.verification.stated import Places, Stated
+from policies.verification.places import Places
+from policies.verification.stated import Stated
 
 
 def allocation_from_document(

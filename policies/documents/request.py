@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import inf
 from typing import Any
 
+from policies.documents.amount_fields import (
+    amount_rows,
+)
 from policies.documents.gangs import gang_fields
 from policies.documents.request_fields import (
     MAX_WHOLE,
@@ -14,7 +16,6 @@ from policies.documents.request_fields import (
     Part,
     TenantField,
     WholeField,
-    dates_refused,
 )
 from policies.fields import (
     AmountsField,
@@ -41,8 +42,6 @@ from policies.model.validation import LARGEST_DEFICIT, LARGEST_SERVER_COUNT
 INCLUDES = ("placements", "certificate", "properties", "schedule", "explanations")
 RESOURCE_NAME = "^[a-z][a-z0-9_.-]{0,62}$"
 MAX_POLICIES = 20
-# Of one group, tenant or workload.
-MOST_LIMITS = 100
 
 
 class ResourceDocument(Part):
@@ -108,68 +107,13 @@ def _group(known: Mapping[str, int] | None = None) -> GroupField:
     )  # fmt: skip
 
 
-def _where(description: str) -> MapField:
-    return MapField(
-        OneOrMoreField(StringField(), as_list=True, code="selector.empty"),
-        default=dict,
-        description=f"{description} An empty object is every server.",
-    )
-
-
-class LimitDocument(Part):
-    refused_names = dates_refused("limit")
-    where = _where("Labels of the servers on which the limit holds.")
-    amount = AmountsField(
-        unknown="limit.unknown_resource", empty="limit.empty", unnamed=inf,
-        description="Greatest amount of each resource. Resources that are not named have no limit.",
-    )  # fmt: skip
-
-
-class GuaranteeDocument(Part):
-    refused_names = dates_refused("guarantee")
-    where = _where("Labels of the servers on which the amount is guaranteed.")
-    amount = AmountsField(
-        unknown="guarantee.unknown_resource", empty="guarantee.empty", unnamed=inf,
-        description="Guaranteed amount of each resource. Resources that are not named are unlimited in"
-        " the pool of the guarantee.",
-    )  # fmt: skip
-
-
-class LendDocument(Part):
-    refused_names = dates_refused("lend")
-    where = _where("Labels of the tenant's own servers on which the loan is limited.")
-    amount = AmountsField(
-        unknown="lend.unknown_resource", empty="lend.empty", unnamed=inf,
-        description="Greatest amount of each resource that all others may have together. Resources that"
-        " are not named have no limit.",
-    )  # fmt: skip
-
-
-_AMOUNTS: dict[str, tuple[type[Document], str]] = {
-    "limit": (LimitDocument, "Greatest amounts that are allocated at or below the node."),
-    "guarantee": (GuaranteeDocument, "Amounts that the workloads below the node can always have."),
-    "lend": (LendDocument, "Greatest amounts that others may have on the servers of the tenant."),
-}
-
-
-def _amount_rows(kind: str, resources: Mapping[str, str] | None = None) -> ListField:
-    document, description = _AMOUNTS[kind]
-    if resources is not None:
-        amount: Any = document.fields["amount"]
-        document = document.with_fields(amount=amount.within(resources))
-    return ListField(
-        document, min_items=0, max_items=MOST_LIMITS, code=f"{kind}.too_many", default=list,
-        description=description,
-    )  # fmt: skip
-
-
 class GroupDocument(Part):
     name = NameField("group.name")
     parent = _group()
     weight = _weight()
     tier = _tier()
-    guarantee = _amount_rows("guarantee")
-    limit = _amount_rows("limit")
+    guarantee = amount_rows("guarantee")
+    limit = amount_rows("limit")
 
 
 class TenantDocument(Part):
@@ -180,9 +124,9 @@ class TenantDocument(Part):
     best_effort = BooleanField(
         default=False, description="Served with what the other tenants leave."
     )
-    guarantee = _amount_rows("guarantee")
-    limit = _amount_rows("limit")
-    lend = _amount_rows("lend")
+    guarantee = amount_rows("guarantee")
+    limit = amount_rows("limit")
+    lend = amount_rows("lend")
     own_servers = BooleanField(
         required=False, allow_null=True,
         description="Guarantee to each workload of what it would get if the tenant ran alone on the"
@@ -215,7 +159,7 @@ class WorkloadDocument(Part):
         description="For each label the value, or the values, one of which a server must have. "
         "An empty object is no constraint.",
     )
-    limit = _amount_rows("limit")
+    limit = amount_rows("limit")
 
 
 class ModeField(StringField):
@@ -413,8 +357,8 @@ def request_for(document: Mapping[str, Any]) -> type[Document]:
         capacity=ServerDocument.capacity.within(resources),
         contributed_by=TenantField(tenants, required=False, allow_null=True),
     )
-    limits = _amount_rows("limit", resources)
-    guarantees = _amount_rows("guarantee", resources)
+    limits = amount_rows("limit", resources)
+    guarantees = amount_rows("guarantee", resources)
     workloads = WorkloadDocument.with_fields(
         tenant=TenantField(tenants),
         demand=WorkloadDocument.demand.within(resources),
@@ -426,7 +370,7 @@ def request_for(document: Mapping[str, Any]) -> type[Document]:
         group=_group(groups),
         guarantee=guarantees,
         limit=limits,
-        lend=_amount_rows("lend", resources),
+        lend=amount_rows("lend", resources),
     )
     history = history_for(tenants, resources)
     return EvaluationRequest.with_fields(

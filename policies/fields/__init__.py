@@ -12,7 +12,6 @@ from policies.fields.kinds import (
     Field,
     IntegerField,
     MapField,
-    Mistakes,
     NumberField,
     ObjectField,
     OneOrMoreField,
@@ -20,11 +19,10 @@ from policies.fields.kinds import (
     Schema,
     StringField,
     TextField,
-    escaped,
     is_object,
     is_one_line,
-    mistake,
 )
+from policies.fields.mistakes import Mistakes, escaped, mistake
 from policies.fields.quantities import (
     FRACTIONAL_DIGITS,
     LIMIT,

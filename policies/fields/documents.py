@@ -9,7 +9,8 @@ from functools import partial
 from typing import Any, ClassVar, Self
 
 from policies.errors import MAX_MISTAKES, UNKNOWN, Mistake
-from policies.fields.kinds import Field, Mistakes, Schema, escaped, is_object, mistake
+from policies.fields.kinds import Field, Schema, is_object
+from policies.fields.mistakes import Mistakes, escaped, mistake
 from policies.fields.sources import Getter, getter_of, lookup_of
 
 _ABSENT: Any = object()

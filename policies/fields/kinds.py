@@ -11,7 +11,7 @@ from copy import copy
 from decimal import Decimal
 from typing import Any, ClassVar
 
-from policies.errors import Mistake
+from policies.fields.mistakes import Mistakes, mistake
 from policies.fields.sources import Source
 
 Schema = dict[str, Any]
@@ -23,29 +23,6 @@ _INTEGER = re.compile(r"-?[0-9]{1,40}", re.ASCII)
 _CONTROL = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 )
-
-
-class Mistakes(ValueError):
-    """Mistakes in a value, with pointers that start at the value."""
-
-    def __init__(self, found: Sequence[Mistake]) -> None:
-        super().__init__(found[0].detail)
-        self.found = found
-
-    def under(self, name: str | int) -> list[Mistake]:
-        """Return the mistakes as seen from the object or array that has the value as member ``name``."""
-        place = f"/{escaped(name)}"
-        return [Mistake(place + each.pointer, each.code, each.detail) for each in self.found]
-
-
-def mistake(code: str, detail: str, pointer: str = "") -> Mistakes:
-    """Return a single mistake, to be raised."""
-    return Mistakes([Mistake(pointer, code, detail)])
-
-
-def escaped(name: str | int) -> str:
-    """Return a name as a token of a JSON pointer (RFC 6901)."""
-    return str(name)[:200].replace("~", "~0").replace("/", "~1")
 
 
 def is_one_line(text: str) -> bool:

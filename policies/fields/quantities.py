@@ -13,7 +13,8 @@ from decimal import ROUND_HALF_EVEN, Context, Decimal
 from typing import Any
 
 from policies.errors import Mistake
-from policies.fields.kinds import Field, Mistakes, ObjectField, Schema, escaped, mistake
+from policies.fields.kinds import Field, ObjectField, Schema
+from policies.fields.mistakes import Mistakes, escaped, mistake
 
 FRACTIONAL_DIGITS = 12
 LIMIT = Decimal(10) ** 12

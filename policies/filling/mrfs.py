@@ -20,7 +20,8 @@ from policies.filling.ranges import ranges_of_launches
 from policies.filling.rules import FIRST_FIT
 from policies.filling.servers import MOST_TASKS, check_size, servers_of
 from policies.filling.winner_tree import tree_of
-from policies.model.allocation import Allocation, least_level_unsatisfied
+from policies.model.allocation import Allocation
+from policies.model.objectives import least_level_unsatisfied
 from policies.model.quantities import WholeServers
 from policies.model.queues import Queues, queues_of
 from policies.model.request import Request

@@ -12,7 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from policies.filling.pool_loop import fill_pool, fill_pool_in_groups, fill_pool_summed
-from policies.model.allocation import Allocation, least_level_unsatisfied
+from policies.model.allocation import Allocation
+from policies.model.objectives import least_level_unsatisfied
 from policies.model.queues import queues_of
 from policies.model.request import Request
 from policies.model.server_classes import one_class

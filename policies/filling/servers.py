@@ -36,7 +36,8 @@ from policies.filling.state import (
     list_servers,
 )
 from policies.filling.winner_tree import tree_of
-from policies.model.allocation import Allocation, least_level_unsatisfied
+from policies.model.allocation import Allocation
+from policies.model.objectives import least_level_unsatisfied
 from policies.model.policy import Choice, ShareDefinition
 from policies.model.problem import Problem
 from policies.model.quantities import WholeServers

@@ -23,12 +23,9 @@ from policies.filling.ranges import ranges_of
 from policies.filling.servers import solve_indivisible
 from policies.finishing.few_moves import Placing, exchange_in_rows, few_moves
 from policies.finishing.gangs_in_place import gangs_in_place
-from policies.model.allocation import (
-    Allocation,
-    current_placements_of,
-    least_level_unsatisfied,
-)
+from policies.model.allocation import Allocation, current_placements_of
 from policies.model.current_placements import GONE, CurrentPlacements
+from policies.model.objectives import least_level_unsatisfied
 from policies.model.policy import Choice, Servers
 from policies.model.problem import Problem
 from policies.model.quantities import WholeServers

@@ -31,6 +31,7 @@ from policies.model.tolerance import (
     OPEN_GAP,
     SOLVER_TOLERANCE,
 )
+from policies.proofs.alike import Groups
 from policies.proofs.cost_curve import CostCurve
 from policies.proofs.group_bounds import (
     lifts,
@@ -43,7 +44,7 @@ from policies.proofs.group_bounds import (
 )
 from policies.proofs.group_path import GroupPath
 from policies.proofs.level_bounds import budget_rounding, curve_at, normalised_prices
-from policies.proofs.normal_form import Groups, LeximinProblem
+from policies.proofs.normal_form import LeximinProblem
 
 MOST_PROGRAMS = 200
 # Bounds by prices, before the corners between what is feasible and the bound are halved instead.

@@ -23,7 +23,8 @@ from policies.compiled import (
 )
 from policies.errors import SolveTimeoutError
 from policies.model.tolerance import DUST
-from policies.proofs.normal_form import LeximinProblem, alike_workloads
+from policies.proofs.alike import alike_workloads
+from policies.proofs.normal_form import LeximinProblem
 
 # Shares below this part of a workload's own are rounding; nothing is moved for them.
 WORTH_MOVING = 1e-9

@@ -24,7 +24,7 @@ from policies.leximin.priority_order import preferred_workloads
 from policies.leximin.realisation import place_shares
 from policies.leximin.refinement import refined
 from policies.model.certificate import Certificate, Round
-from policies.model.tolerance import OPEN_GAP, OVERFILL, SOLVER_TOLERANCE
+from policies.model.tolerance import OPEN_GAP, SOLVER_TOLERANCE
 from policies.proofs.cost_curve import CostCurve
 from policies.proofs.group_path import GroupPath
 from policies.proofs.level_bounds import (
@@ -39,7 +39,7 @@ from policies.proofs.level_bounds import (
     prove_rounds,
     worth_left,
 )
-from policies.proofs.normal_form import LeximinProblem
+from policies.proofs.normal_form import LeximinProblem, exact_shares
 
 Maximise = Callable[[FloatArray, FloatArray], LevelSolution]
 
@@ -428,25 +428,3 @@ class Rounds:
             # In groups the position that a program aims at is a bound.
             self.aim_is_enough |= begins_near and problem.groups is not None
         return self.simplex.raise_level(rise, keep, most=1.0 if self.aim_is_enough else np.inf)
-
-
-def exact_shares(problem: LeximinProblem, x: FloatArray, share: FloatArray) -> FloatArray:
-    """Scale ``x`` so that every tenant has its exact share within limits and capacities."""
-    x = _scaled(x, share[problem.owner], problem.tenant_sums(x)[problem.owner])
-    reached = x.sum(axis=1)
-    x = _scaled(x, np.minimum(reached, problem.limit), reached)
-    used, of_limits = problem.used_parts(x), problem.limits_used(x)
-    # Only what takes too much is taken back: less of any other share would leave prices unpaid.
-    for c, r in np.argwhere(used > 1 + OVERFILL).tolist():
-        x[problem.demand[:, r] > 0, c] /= used[c, r]
-    for number, r in np.argwhere(of_limits > 1 + OVERFILL).tolist():
-        limit = problem.limits[number]
-        mine = limit.workloads[problem.demand[limit.workloads, r] > 0]
-        x[np.ix_(mine, limit.classes)] /= of_limits[number, r]
-    return x
-
-
-def _scaled(x: FloatArray, target: FloatArray, reached: FloatArray) -> FloatArray:
-    """Scale each row of ``x`` by target / reached (n,)."""
-    factor = np.divide(target, reached, out=np.ones(len(reached)), where=reached > 0)
-    return x * factor[:, None]

@@ -17,7 +17,7 @@ from policies.leximin.group_rounds import GroupRounds
 from policies.leximin.interior_point.method import NoConvergenceError
 from policies.leximin.priority_order import preferred_workloads
 from policies.leximin.realisation import place_shares
-from policies.leximin.rounds import SMALL, Leximin, Rounds, exact_shares
+from policies.leximin.rounds import SMALL, Leximin, Rounds
 from policies.model.allocation import Allocation
 from policies.model.certificate import Certificate
 from policies.model.policy import Choice
@@ -28,7 +28,7 @@ from policies.model.tolerance import SOLVER_TOLERANCE
 from policies.proofs.consequences import limits, quality
 from policies.proofs.group_bounds import lifts
 from policies.proofs.level_bounds import TOO_FAR_APART
-from policies.proofs.normal_form import LeximinProblem, Normalised, normalise
+from policies.proofs.normal_form import LeximinProblem, Normalised, exact_shares, normalise
 
 
 def divisible_allocation(

@@ -34,9 +34,10 @@ from policies.filling.state import LimitsLeft, Waiting
 from policies.long_term.loop import Past, enter, fill_by_history
 from policies.long_term.measures import history_turns
 from policies.long_term.pairs import LEAST, pairs_of
-from policies.model.allocation import Allocation, least_level_unsatisfied
+from policies.model.allocation import Allocation
 from policies.model.borrow_cap import borrow_limit
 from policies.model.history import History
+from policies.model.objectives import least_level_unsatisfied
 from policies.model.policy import Choice
 from policies.model.problem import Problem
 from policies.model.quantities import WholeServers

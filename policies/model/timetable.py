@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from policies.model.allocation import Allocation, gap_of, least_average
+from policies.model.allocation import Allocation
+from policies.model.objectives import gap_of, least_average
 from policies.model.tolerance import DISCRETE_TOLERANCE
 
 

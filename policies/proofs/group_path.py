@@ -23,14 +23,8 @@ import numpy as np
 from policies.arrays import BoolArray, FloatArray, IntArray
 from policies.model.allocation import PaidShares
 from policies.model.group_tree import GroupTree
-from policies.proofs.group_polygons import (
-    Costs,
-    Polygons,
-    Tree,
-    furthest_paid,
-    polygons_of,
-    shares_at,
-)
+from policies.proofs.group_payments import Costs, furthest_paid
+from policies.proofs.group_polygons import Polygons, Tree, polygons_of, shares_at
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,12 +16,13 @@ from policies.arrays import (
     grouped_sum,
     rows_as_bytes,
 )
-from policies.model.group_tree import GroupTree
 from policies.model.policy import Choice
 from policies.model.problem import Problem
 from policies.model.reasons import unserved_reasons
 from policies.model.server_classes import ServerClasses
 from policies.model.share_definition import ShareUnits, share_units
+from policies.model.tolerance import OVERFILL
+from policies.proofs.alike import Groups, alike_workloads, groups_of
 from policies.proofs.limit_rows import (
     LimitRow,
     ShareLimits,
@@ -33,22 +34,6 @@ from policies.proofs.limit_rows import (
 )
 
 DRFH_DIVISIBLE = Choice(catalogue.DRFH, "divisible")
-
-
-@dataclass(frozen=True, eq=False)
-class Groups:
-    """Tree of the tenants with something to run, and the proportions in which they use resources.
-
-    Attributes:
-        trees: the tree with the weights of the first stage, and with those of the second stage.
-        direction: (t, m) shares of the pool per unit of share, scaled to a largest entry of 1; (t, 1)
-            ones if shares add up whatever resources are used.
-        part: (t,) part of the pool that each tenant is entitled to among the tenants of its stage.
-    """
-
-    trees: tuple[GroupTree, GroupTree]
-    direction: FloatArray
-    part: FloatArray
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -374,7 +359,7 @@ def normalise(
             weight=problem.effective_weight[tenants],
             stage=np.where(problem.kept, -1, problem.second_stage)[tenants].astype(np.int64),
             capacity_share=np.ascontiguousarray(classes.capacity_share),
-            groups=_groups_of(problem, units, tenants, workloads, owner),
+            groups=groups_of(problem, units, tenants, workloads, owner),
             limits=limit_rows(problem, classes, workloads, merged, alone_in),
         ),
         tenants=tenants,
@@ -384,79 +369,23 @@ def normalise(
     )
 
 
-def _groups_of(
-    problem: Problem, units: ShareUnits, tenants: IntArray, workloads: IntArray, owner: IntArray
-) -> Groups | None:
-    """Return the tree of tenants with something to run, or None if the pool is flat.
-
-    Args:
-        tenants: (t',) with something to run, as indices of the problem.
-        workloads: (q,) that can run; owner: (q,) position of their tenants in ``tenants``.
-    """
-    if not problem.has_groups:
-        return None
-    second = problem.second_stage[tenants]
-    early = problem.tree(0).only(tenants)
-    # Weights that are not derived are the same in both stages.
-    late = early if problem.tree(1) is problem.tree(0) else problem.tree(1).only(tenants)
-    part = early.parts(~second)
-    if second.any():
-        part = np.where(second, late.parts(second), part)
-    direction = np.ones((len(tenants), 1))  # the shares of a group's tenants add up
-    if units.by_resource:
-        limit = units.limit[workloads]
-        # Beside endless tasks finite ones have no proportion, so that all workloads count alike.
-        endless = np.isin(owner, owner[np.isinf(limit)])
-        total = np.zeros((len(tenants), problem.m))
-        taken = np.where(endless, 1.0, limit)[:, None] * units.demand[workloads]
-        np.add.at(total, owner, taken)
-        if problem.direction is not None:
-            stated = problem.direction[tenants]
-            total = np.where(np.isnan(stated), total, stated)
-        direction = total / total.max(axis=1, initial=0.0)[:, None]
-    return Groups((early, late), direction, part)
+def exact_shares(problem: LeximinProblem, x: FloatArray, share: FloatArray) -> FloatArray:
+    """Scale ``x`` so that every tenant has its exact share within limits and capacities."""
+    x = _scaled(x, share[problem.owner], problem.tenant_sums(x)[problem.owner])
+    reached = x.sum(axis=1)
+    x = _scaled(x, np.minimum(reached, problem.limit), reached)
+    used, of_limits = problem.used_parts(x), problem.limits_used(x)
+    # Only what takes too much is taken back: less of any other share would leave prices unpaid.
+    for c, r in np.argwhere(used > 1 + OVERFILL).tolist():
+        x[problem.demand[:, r] > 0, c] /= used[c, r]
+    for number, r in np.argwhere(of_limits > 1 + OVERFILL).tolist():
+        limit = problem.limits[number]
+        mine = limit.workloads[problem.demand[limit.workloads, r] > 0]
+        x[np.ix_(mine, limit.classes)] /= of_limits[number, r]
+    return x
 
 
-def alike_workloads(
-    demand: FloatArray,
-    allowed: BoolArray,
-    workloads: IntArray,
-    owner: IntArray,
-    own_limits: IntArray,
-    *,
-    adjacent: bool = False,
-) -> tuple[IntArray, IntArray]:
-    """Merge alike workloads of a tenant.
-
-    Workloads are alike if they have equal rows of ``demand``, ``allowed`` and ``own_limits``.
-
-    Args:
-        demand: (n, m), allowed: (n, K), own_limits: (n,) of all workloads.
-        workloads: (q,) workloads to merge: each tenant's together, in priority order.
-        owner: (q,) tenant of each of them.
-        adjacent: merge only workloads that follow each other in this order.
-
-    Returns:
-        (q,) the merged workload that each is part of, and the position in ``workloads`` of the first
-        (preferred) workload of each merged one.
-    """
-    if len(owner) == 0 or (owner[1:] > owner[:-1]).all():
-        identity = np.arange(len(workloads))
-        return identity, identity
-    index: dict[tuple[int, int, bytes, bytes], int] = {}
-    first: list[int] = []
-    merged = np.empty(len(workloads), dtype=np.int64)
-    for position, j in enumerate(workloads.tolist()):
-        key = (
-            int(owner[position]),
-            int(own_limits[j]),
-            demand[j].tobytes(),
-            allowed[j].tobytes(),
-        )
-        # A workload that differs ends the run, which no later workload may continue.
-        if adjacent and key not in index:
-            index.clear()
-        merged[position] = index.setdefault(key, len(first))
-        if merged[position] == len(first):
-            first.append(position)
-    return merged, np.array(first, dtype=np.int64)
+def _scaled(x: FloatArray, target: FloatArray, reached: FloatArray) -> FloatArray:
+    """Scale each row of ``x`` by target / reached (n,)."""
+    factor = np.divide(target, reached, out=np.ones(len(reached)), where=reached > 0)
+    return x * factor[:, None]

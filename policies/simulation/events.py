@@ -22,7 +22,8 @@ from policies.simulation.choosing import (
     write_shares,
 )
 from policies.simulation.ending import begin_running, finish_first
-from policies.simulation.floor_starts import note_change, start_floors
+from policies.simulation.floor_starts import start_floors
+from policies.simulation.floor_state import note_change
 from policies.simulation.gang_starts import start_gang
 from policies.simulation.grouping import next_in_tree, plant_groups, set_keys_in_tree
 from policies.simulation.limiting import close_limits, return_to_limits, take_of_limits

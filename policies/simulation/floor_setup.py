@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from policies.arrays import BoolArray, FloatArray, IntArray
+from policies.arrays import BoolArray, IntArray
 from policies.filling.best_fit import NOWHERE
 from policies.filling.group_turns import blocks_of
 from policies.filling.servers import gains
@@ -21,40 +21,12 @@ from policies.model.server_classes import ServerClasses, one_class, server_class
 from policies.model.share_definition import share_per_task
 from policies.proofs.pool_of_tasks import DRF_OF_TASKS, pool_of_tasks
 from policies.simulation.floor_division import FloorPools
-from policies.simulation.floor_starts import Floors, OwnFloors
+from policies.simulation.floor_own_setup import PartArrays, Simulated, own_floors
+from policies.simulation.floor_state import Floors
 
 _INT: Any = np.int64
 _BEGINS = 12
 _LEFT_OUT = "cannot run on any server"
-
-
-@dataclass(frozen=True, eq=False)
-class Simulated:
-    """The servers, workloads and limits of a simulation.
-
-    Attributes:
-        choice: the policy; position: (n,) number of each of the problem's workloads, -1 for those that
-            cannot run; first, stop: (t,) workloads of each tenant.
-        rows: (R,) of the problem, as the servers are numbered; None where all are one server.
-        row_of: (S,) row of each server; there: (S,) servers that are there.
-        demand: (q, p) of one task; capacity: (R, p) of one server.
-        limit: (a,) amounts of limits, of which nothing is used.
-        on_row: (c, 3) workload, row and number of running tasks.
-        running: (q,) running tasks.
-    """
-
-    choice: Choice
-    position: IntArray
-    first: IntArray
-    stop: IntArray
-    rows: IntArray | None
-    row_of: IntArray
-    there: BoolArray
-    demand: FloatArray
-    capacity: FloatArray
-    limit: FloatArray
-    on_row: IntArray
-    running: FloatArray
 
 
 def without_floors(problem: Problem) -> Problem:
@@ -69,7 +41,7 @@ class FloorSetup:
 
     def __init__(self) -> None:
         self._key: object = None
-        self._built: tuple[FloorPools, _PartArrays] | None = None
+        self._built: tuple[FloorPools, PartArrays] | None = None
 
     def floors(self, problem: Problem, pool: Problem, simulated: Simulated) -> Floors:
         """Return the floors of a problem, of which nothing is computed yet.
@@ -119,7 +91,7 @@ def _read_by_pools(pool: Problem, choice: Choice) -> tuple[bytes, ...]:
 
 def _build(
     problem: Problem, divided: Problem, simulated: Simulated
-) -> tuple[FloorPools, _PartArrays]:
+) -> tuple[FloorPools, PartArrays]:
     """Return the pools of a problem and the parts of its workloads."""
     rows, choice = simulated.rows, simulated.choice
     q, count = len(simulated.running), 1 if rows is None else len(rows)
@@ -141,10 +113,8 @@ def _build(
     return tables.arrays(q), parts.arrays(q)
 
 
-def _floors(
-    problem: Problem, simulated: Simulated, pools: FloorPools, built: _PartArrays
-) -> Floors:
-    own = _own_servers(problem, simulated, built)
+def _floors(problem: Problem, simulated: Simulated, pools: FloorPools, built: PartArrays) -> Floors:
+    own = own_floors(problem, simulated, built)
     on_kind = np.zeros((len(built.job), built.of_kind.shape[1]))
     on_row = simulated.on_row[built.position[simulated.on_row[:, 0]] != NOWHERE]
     np.add.at(on_kind, (built.position[on_row[:, 0]], built.kind[on_row[:, 1]]), on_row[:, 2])
@@ -185,23 +155,6 @@ def _floors(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _PartArrays:
-    """Parts of workloads, as of :class:`Floors`."""
-
-    position: IntArray
-    job: IntArray
-    part_begin: IntArray
-    part: IntArray
-    part_job: IntArray
-    part_set: IntArray
-    part_entry: IntArray
-    matches: BoolArray
-    of_kind: BoolArray
-    contains: BoolArray
-    kind: IntArray
-
-
 class _Parts:
     """Parts of workloads while they are collected."""
 
@@ -224,7 +177,7 @@ class _Parts:
             self._matches.append(matches)
         self._found.append((job, entry, self._sets[key], size))
 
-    def arrays(self, q: int) -> _PartArrays:
+    def arrays(self, q: int) -> PartArrays:
         """Return the parts as arrays.
 
         Args:
@@ -243,7 +196,7 @@ class _Parts:
         jobs, begin = np.unique(job[by_job], return_index=True)
         position = np.full(q, NOWHERE, dtype=_INT)
         position[jobs] = np.arange(len(jobs))
-        return _PartArrays(
+        return PartArrays(
             position=position,
             job=jobs.astype(_INT),
             part_begin=np.append(begin, len(job)).astype(_INT),
@@ -428,47 +381,3 @@ def _pools_inside(problem: Problem, choice: Choice) -> list[FloorPool]:
         return []
     classes: ServerClasses = one_class(problem) if choice.sees_one_pool else server_classes(problem)
     return pools_of(problem, classes, whole=True)
-
-
-def _own_servers(problem: Problem, simulated: Simulated, parts: _PartArrays) -> OwnFloors:
-    """Return the own servers of tenants, none where all servers are one."""
-    tenants = np.flatnonzero(problem.own_servers & (not simulated.choice.sees_one_pool))
-    of_tenant = np.full(problem.t, NOWHERE, dtype=_INT)
-    of_tenant[tenants] = np.arange(len(tenants))
-    servers: list[IntArray] = [np.zeros(0, dtype=_INT)]
-    places: list[IntArray] = [np.zeros(0, dtype=_INT)]
-    rows: list[IntArray] = [np.zeros(0, dtype=_INT)]
-    server_begin, row_begin, cell_begin = [0], [0], [0]
-    for tenant in tenants.tolist():
-        assert simulated.rows is not None  # noqa: S101 - for mypy: tasks are placed on servers
-        owner = problem.contributed_by[simulated.rows]
-        mine = np.flatnonzero((owner[simulated.row_of] == tenant) & simulated.there)
-        found, place = np.unique(simulated.row_of[mine], return_inverse=True)
-        servers.append(mine)
-        places.append(place)
-        rows.append(found)
-        jobs = int(simulated.stop[tenant] - simulated.first[tenant])
-        server_begin.append(server_begin[-1] + len(mine))
-        row_begin.append(row_begin[-1] + len(found))
-        cell_begin.append(cell_begin[-1] + jobs * len(found))
-    server = np.concatenate(servers).astype(_INT)
-    capacity = np.ascontiguousarray(simulated.capacity[simulated.row_of[server]])
-    return OwnFloors(
-        of_tenant=of_tenant,
-        tenant=tenants.astype(_INT),
-        server_begin=np.array(server_begin, dtype=_INT),
-        server=server,
-        capacity=capacity,
-        demand=simulated.demand,
-        cell_begin=np.array(cell_begin, dtype=_INT),
-        row_begin=np.array(row_begin, dtype=_INT),
-        row=np.concatenate(rows).astype(_INT),
-        place=np.concatenate(places).astype(_INT),
-        cell=np.zeros(cell_begin[-1]),
-        kept=np.zeros(cell_begin[-1]),
-        dirty=np.ones(len(tenants), dtype=np.bool_),
-        limit=simulated.limit,
-        limit_left=np.zeros(len(simulated.limit)),
-        by_kind=np.zeros((len(parts.job), parts.of_kind.shape[1])),
-        left=np.zeros(capacity.shape),
-    )

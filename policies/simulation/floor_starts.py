@@ -8,16 +8,15 @@ Source: docs/policies/guarantees.md, §Simulations.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
-from policies.arrays import BoolArray, FloatArray, IntArray
 from policies.compiled import compiled
 from policies.filling.best_fit import NOWHERE
 from policies.filling.winner_tree import next_tenant, plant, set_share
 from policies.simulation.ending import begin_running
-from policies.simulation.floor_division import ENTRY, FloorPools, divide, set_pending
+from policies.simulation.floor_division import ENTRY, divide, set_pending
+from policies.simulation.floor_own import update_own
+from policies.simulation.floor_state import CHANGED_JOBS, LACKING, note_change
 from policies.simulation.limiting import close_limits, take_of_limits
 from policies.simulation.memory import settle
 from policies.simulation.placing import find_server, fits, relist
@@ -25,119 +24,6 @@ from policies.simulation.tally import least_waiting, use_now
 
 # What is below this part of a floor is rounding.
 SMALLEST_PART = 1e-12
-# Positions in ``Floors.numbers``: workloads to look at, and parts that lack tasks.
-CHANGED_JOBS, LACKING = range(2)
-
-
-class OwnFloors(NamedTuple):
-    """Own servers of tenants, and the tasks that each tenant would run there alone.
-
-    Attributes:
-        of_tenant: (t,) position of a tenant with own servers; -1 for the others.
-        tenant: (o,); server_begin: (o + 1,) its servers are from ``server_begin[i]`` on in ``server``.
-        server: the simulation's servers, ascending; capacity: (S', p) of each of these.
-        demand: (q, p) of one task of each workload.
-        cell_begin: (o + 1,) its tasks by workload and row are from ``cell_begin[i]`` on in ``cell``.
-        row_begin: (o + 1,), row: its rows; place: position of each server's row among these.
-        cell: tasks by ``static``; kept: those that exceed no limit. dirty: (o,).
-        limit: (a,) whole amounts of limits, of which nothing is used; limit_left: (a,) scratch.
-        by_kind: (g, K) kept tasks of each workload with floors, by kind of servers.
-        left: (S', p) scratch.
-    """
-
-    of_tenant: IntArray
-    tenant: IntArray
-    server_begin: IntArray
-    server: IntArray
-    capacity: FloatArray
-    demand: FloatArray
-    cell_begin: IntArray
-    row_begin: IntArray
-    row: IntArray
-    place: IntArray
-    cell: FloatArray
-    kept: FloatArray
-    dirty: BoolArray
-    limit: FloatArray
-    limit_left: FloatArray
-    by_kind: FloatArray
-    left: FloatArray
-
-
-class Floors(NamedTuple):
-    """Floors of workloads, and the running tasks that count for them.
-
-    A part is a floor of one workload on some servers. Servers are of one kind if the same guarantees
-    match them.
-
-    Attributes:
-        pools: pools of guarantees; own: own servers.
-        above: (1,) whether levels count what is held above guarantees.
-        position: (q,) number of each workload that has parts; -1 for the others. job: (g,).
-        part_begin: (g + 1,) parts of each workload, fewest servers first, from ``part_begin[j]`` on in
-            ``part``.
-        part_job, part_set, part_entry: (s,) workload, set of servers, and entry in ``pools``, -1 for own
-            servers. Parts are in the order of ties.
-        matches: (sets, R) rows of each set; of_kind: (sets, K); contains: (sets, sets) whether the first
-            contains the second.
-        kind: (R,) kind of each row; on_kind: (g, K) running tasks.
-        tasks, held: (s,) tasks of each part, and running ones that count for it.
-        counted: (q,) running tasks that levels count, if not all.
-        noted: (g,) whether a workload is among ``changed``; changed: (g,).
-        lacks: (s,) whether a part is among ``lacking``; lacking: (s,).
-        chosen: (s,) scratch, parts with a task that may fit.
-        stalled, stalled_on_own: (s,) whether a task found no server before the freed ones.
-        numbers: (2,) lengths; line, tree, allowed: scratch.
-    """
-
-    pools: FloorPools
-    own: OwnFloors
-    above: BoolArray
-    position: IntArray
-    job: IntArray
-    part_begin: IntArray
-    part: IntArray
-    part_job: IntArray
-    part_set: IntArray
-    part_entry: IntArray
-    matches: BoolArray
-    of_kind: BoolArray
-    contains: BoolArray
-    kind: IntArray
-    on_kind: FloatArray
-    tasks: FloatArray
-    held: FloatArray
-    counted: FloatArray
-    noted: BoolArray
-    changed: IntArray
-    lacks: BoolArray
-    lacking: IntArray
-    chosen: IntArray
-    stalled: BoolArray
-    stalled_on_own: BoolArray
-    numbers: IntArray
-    line: FloatArray
-    tree: FloatArray
-    allowed: BoolArray
-
-
-@compiled
-def note_change(job, row, tasks, floors):
-    """Note that a workload has more or fewer tasks, of which some run on a row.
-
-    Args:
-        row: NOWHERE for tasks that wait; tasks: more that run, below 0 for fewer.
-    """
-    floors.counted[job] += tasks
-    g = floors.position[job]
-    if g == NOWHERE:
-        return
-    if row != NOWHERE:
-        floors.on_kind[g, floors.kind[row]] += tasks
-    if not floors.noted[g]:
-        floors.noted[g] = True
-        floors.changed[floors.numbers[CHANGED_JOBS]] = g
-        floors.numbers[CHANGED_JOBS] += 1
 
 
 @compiled
@@ -377,7 +263,7 @@ def _update(tenants, tally, limits, floors):
                 for e in range(pools.begin[pool, ENTRY], pools.begin[pool + 1, ENTRY]):
                     note_change(pools.job[e], NOWHERE, 0.0, floors)
         if len(own.dirty):
-            _update_own(tenants, limits, floors)
+            update_own(tenants, limits, floors)
     for place in range(floors.numbers[CHANGED_JOBS]):
         g = floors.changed[place]
         floors.noted[g] = False
@@ -438,74 +324,3 @@ def _count_running(g, tally, floors):
             floors.stalled[s] = floors.stalled_on_own[s] = False
             floors.lacking[floors.numbers[LACKING]] = s
             floors.numbers[LACKING] += 1
-
-
-@compiled
-def _update_own(tenants, limits, floors):
-    """Compute the floors of own servers again whose tenants' tasks have changed."""
-    own, changed = floors.own, False
-    for i in range(len(own.tenant)):
-        if own.dirty[i]:
-            _run_alone(i, tenants, limits, floors)
-            changed = True
-    if not changed:
-        return
-    own.limit_left[:] = own.limit
-    for i in range(len(own.tenant)):
-        # What one tenant takes of a common limit changes what the next one may keep.
-        if own.dirty[i] or len(own.limit):
-            _keep_within_limits(i, tenants, limits, floors)
-        own.dirty[i] = False
-
-
-@compiled
-def _run_alone(i, tenants, limits, floors):
-    """Write the tasks of a tenant alone on its own servers, as ``static`` has them."""
-    own, rows = floors.own, floors.own.row_begin[i + 1] - floors.own.row_begin[i]
-    begin, end = own.server_begin[i], own.server_begin[i + 1]
-    for at in range(begin, end):
-        for r in range(own.left.shape[1]):
-            own.left[at, r] = own.capacity[at, r]
-    cell = own.cell_begin[i]
-    for job in range(tenants.first[own.tenant[i]], tenants.stop[own.tenant[i]]):
-        waiting = floors.pools.pending[job]
-        own.cell[cell : cell + rows] = 0.0
-        for at in range(begin, end):
-            row = own.row[own.row_begin[i] + own.place[at]]
-            if waiting == 0.0 or not limits.allowed[job, row]:
-                continue
-            demand = own.demand[job]
-            tasks = waiting
-            for r in range(len(demand)):
-                if demand[r] > 0.0:
-                    tasks = min(tasks, np.floor(own.left[at, r] / demand[r]))
-            for r in range(len(demand)):
-                own.left[at, r] -= tasks * demand[r]
-            own.cell[cell + own.place[at]] += tasks
-            waiting -= tasks
-        cell += rows
-
-
-@compiled
-def _keep_within_limits(i, tenants, limits, floors):
-    """Write the tasks of a tenant on own servers that exceed no limit, and note its workloads."""
-    own, rows = floors.own, floors.own.row_begin[i + 1] - floors.own.row_begin[i]
-    cell = own.cell_begin[i]
-    for job in range(tenants.first[own.tenant[i]], tenants.stop[own.tenant[i]]):
-        g, different = floors.position[job], False
-        own.by_kind[g] = 0.0
-        for place in range(rows):
-            row, tasks = own.row[own.row_begin[i] + place], own.cell[cell + place]
-            for at in range(limits.first[job], limits.first[job + 1]):
-                amount = limits.row[at]
-                if limits.where[amount, row]:
-                    tasks = min(tasks, np.floor(own.limit_left[amount] / limits.need[at]))
-            for at in range(limits.first[job], limits.first[job + 1]):
-                if limits.where[limits.row[at], row]:
-                    own.limit_left[limits.row[at]] -= tasks * limits.need[at]
-            different |= own.kept[cell + place] != tasks
-            own.kept[cell + place] = tasks
-            own.by_kind[g, floors.kind[row]] += tasks
-        if different:
-            note_change(job, NOWHERE, 0.0, floors)
-        cell += rows

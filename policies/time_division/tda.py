@@ -12,8 +12,9 @@ import numpy as np
 from policies.arrays import FloatArray, IntArray, grouped_sum
 from policies.errors import SolveFailedError, SolveTimeoutError
 from policies.leximin.priority_order import preferred_tasks
-from policies.model.allocation import Allocation, gap_of, least_average
+from policies.model.allocation import Allocation
 from policies.model.certificate import Certificate, Round
+from policies.model.objectives import gap_of, least_average
 from policies.model.problem import Problem
 from policies.model.request import Request
 from policies.model.schedule import Schedule, SlotPlacement

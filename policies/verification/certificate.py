@@ -22,10 +22,12 @@ from policies.verification.exact_levels import Proven, proven
 from policies.verification.exact_market import products_proven
 from policies.verification.form import Form, alone_in_limits, form_of
 from policies.verification.open_rounds import stuck_when_open
+from policies.verification.places import Places
 from policies.verification.preference import check_preference
 from policies.verification.prices import part_lifted
+from policies.verification.reasons import LEVEL, TASK_LIMIT, by_resource
 from policies.verification.rounds import LevelRounds, rounds_of
-from policies.verification.stated import LEVEL, TASK_LIMIT, Places, Stated, by_resource
+from policies.verification.stated import Stated
 
 
 @dataclass(frozen=True, eq=False)

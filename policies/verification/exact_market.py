@@ -22,11 +22,13 @@ from policies.model.allocation import Allocation
 from policies.model.certificate import Certificate
 from policies.model.tolerance import LEVEL_TOLERANCE
 from policies.verification.exact import UNIT
-from policies.verification.exact_levels import ROUNDINGS, Fractions, product
+from policies.verification.exact_costs import Fractions, product
+from policies.verification.exact_levels import ROUNDINGS
 from policies.verification.form import Form
 from policies.verification.market import Market
+from policies.verification.places import Places
 from policies.verification.rounds import LevelRounds
-from policies.verification.stated import Places, Stated
+from policies.verification.stated import Stated
 
 # The logarithm of 1 + the tolerance is not less.
 _LOG_TOLERANCE = Fraction(LEVEL_TOLERANCE) - Fraction(LEVEL_TOLERANCE) ** 2 / 2

@@ -16,7 +16,8 @@ import numpy as np
 from policies.arrays import BoolArray, FloatArray
 from policies.model.allocation import Allocation
 from policies.verification.exact import exceeds
-from policies.verification.stated import Places, Stated
+from policies.verification.places import Places
+from policies.verification.stated import Stated
 
 LARGEST = float(np.finfo(np.float64).max)
 

@@ -31,9 +31,10 @@ from policies.verification.floor_parts import (
 from policies.verification.form import form_of
 from policies.verification.kept_gangs import Placed
 from policies.verification.limits import SMALLEST_SHARE, StatedLimit
+from policies.verification.places import Places
 from policies.verification.replay import MOST_REPLAYED
 from policies.verification.rounds import proportions
-from policies.verification.stated import Places, Stated
+from policies.verification.stated import Stated
 
 # A tenant alone on its own servers, without and with tasks of several pieces.
 ALONE = Choice(catalogue.STATIC, "indivisible")

@@ -34,7 +34,8 @@ from policies.verification.guaranteed_places import missed_on_servers, run_where
 from policies.verification.handed_out import check_places
 from policies.verification.in_place import found_tasks
 from policies.verification.kept_tasks import OnServers
-from policies.verification.stated import Places, Stated
+from policies.verification.places import Places
+from policies.verification.stated import Stated
 from policies.verification.whole_tasks import Whole
 
 # Verifies the answer to a problem, beside parts of workloads that run already.

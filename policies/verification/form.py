@@ -10,7 +10,8 @@ import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, IntArray, TextArray, grouped_sum, rows_as_bytes
 from policies.verification.limits import sets_of_limits
-from policies.verification.stated import Places, Stated
+from policies.verification.places import Places
+from policies.verification.stated import Stated
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -16,8 +16,10 @@ import numpy as np
 from policies.arrays import BoolArray, FloatArray, IntArray
 from policies.model.gangs import Gang
 from policies.model.tolerance import DISCRETE_TOLERANCE
+from policies.verification.places import Places
+from policies.verification.reasons import GANG
 from policies.verification.servers import NOWHERE, Servers
-from policies.verification.stated import GANG, Places, Stated
+from policies.verification.stated import Stated
 
 
 def tasks_at_once(gang: Gang | None, running: float) -> int:

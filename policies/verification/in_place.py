@@ -15,9 +15,10 @@ from policies.arrays import FloatArray, IntArray, TextArray, grouped_sum
 from policies.model.allocation import Allocation
 from policies.model.current_placements import CurrentPlacements
 from policies.verification.kept_tasks import OnServers, placed_on_servers, tasks_that_stay
+from policies.verification.places import Places
 from policies.verification.replay import Round, every_server, queues, replay, tasks_by_server
 from policies.verification.servers import LimitsLeft, Servers, rule_of
-from policies.verification.stated import LARGEST_DEMAND, SMALLEST_DEMAND, Places, Stated
+from policies.verification.stated import LARGEST_DEMAND, SMALLEST_DEMAND, Stated
 from policies.verification.turns import ByShare
 
 

@@ -18,8 +18,9 @@ from policies.model.policy import ShareDefinition
 from policies.model.tolerance import LEVEL_TOLERANCE
 from policies.verification.exact import UNIT
 from policies.verification.form import alone_in_limits
+from policies.verification.places import Places
 from policies.verification.rounds import LevelRounds
-from policies.verification.stated import Places, Stated
+from policies.verification.stated import Stated
 
 LongArray = npt.NDArray[np.longdouble]
 LONG = np.longdouble

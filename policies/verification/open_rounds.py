@@ -19,11 +19,13 @@ from policies.arrays import BoolArray, FloatArray, grouped_sum
 from policies.model.allocation import Allocation
 from policies.model.certificate import Certificate
 from policies.model.tolerance import AGREEMENT, LEVEL_TOLERANCE, OPEN_GAP
-from policies.verification.exact_levels import Fractions, Proven
+from policies.verification.exact_costs import Fractions
+from policies.verification.exact_levels import Proven
 from policies.verification.form import Form
+from policies.verification.places import Places
 from policies.verification.prices import Costs
 from policies.verification.rounds import LevelRounds
-from policies.verification.stated import Places, Stated
+from policies.verification.stated import Stated
 
 
 def stuck_when_open(

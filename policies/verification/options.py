@@ -11,7 +11,8 @@ from policies.model.policy import Choice
 from policies.model.problem import Problem
 from policies.model.problem_fields import Guarantee, Limit
 from policies.verification.checks import Check
-from policies.verification.stated import Stated, position_of
+from policies.verification.names import position_of
+from policies.verification.stated import Stated
 
 
 def check_options(problem: Problem, choice: Choice) -> Check:

@@ -13,13 +13,9 @@ from fractions import Fraction
 import numpy as np
 
 from policies.model.tolerance import DISCRETE_TOLERANCE
-from policies.verification.stated import (
-    NO_ELIGIBLE_SERVER,
-    TASK_LIMIT,
-    Places,
-    Stated,
-    by_resource,
-)
+from policies.verification.places import Places
+from policies.verification.reasons import NO_ELIGIBLE_SERVER, TASK_LIMIT, by_resource
+from policies.verification.stated import Stated
 
 # Servers of one row that are alike: the row, how many, and what each has left.
 _Part = tuple[int, int, list[int]]

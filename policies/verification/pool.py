@@ -21,13 +21,9 @@ from policies.arrays import BoolArray, FloatArray, IntArray, TextArray
 from policies.model.policy import ShareDefinition
 from policies.model.tolerance import DISCRETE_TOLERANCE
 from policies.verification.amounts import LARGEST_WHOLE, read_amounts
-from policies.verification.stated import (
-    NO_SERVER_LARGE_ENOUGH,
-    TASK_LIMIT,
-    Stated,
-    by_resource,
-    position_of,
-)
+from policies.verification.names import position_of
+from policies.verification.reasons import NO_SERVER_LARGE_ENOUGH, TASK_LIMIT, by_resource
+from policies.verification.stated import Stated
 from policies.verification.stops import NOTHING, Room
 
 # (workload that stopped, workload) pairs that are looked at together.

@@ -18,10 +18,12 @@ from policies.model.tolerance import (
 )
 from policies.verification.checks import Check, check
 from policies.verification.handed_out import least_unsatisfied
+from policies.verification.places import Places
 from policies.verification.preference import check_preference_in_slots
+from policies.verification.reasons import TASK_LIMIT, by_resource
 from policies.verification.slot_order import check_order
 from policies.verification.slots import Slots
-from policies.verification.stated import TASK_LIMIT, Places, Stated, by_resource
+from policies.verification.stated import Stated
 from policies.verification.stops import NOTHING
 
 

@@ -17,7 +17,7 @@ from policies.model.certificate import Certificate
 from policies.model.problem import Problem
 from policies.model.schedule import Schedule, SlotPlacement
 from policies.verification.checks import Check
-from policies.verification.stated import Places
+from policies.verification.places import Places
 
 # No count of tasks or servers is larger: beyond, float64 does not hold all whole numbers.
 LARGEST_COUNT = 2**53

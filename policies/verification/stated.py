@@ -13,7 +13,6 @@ from functools import cached_property
 import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, IntArray, TextArray, grouped_sum
-from policies.errors import PolicyOptionsError
 from policies.model.policy import Choice, Servers, ShareDefinition
 from policies.model.problem import Problem
 from policies.verification.amounts import Amounts, read_amounts
@@ -26,42 +25,17 @@ from policies.verification.limits import (
     stated_guarantees,
     stated_limits,
 )
+from policies.verification.names import position_of
 from policies.verification.pieces import Pieces
+from policies.verification.places import Places, ranges_of, rows_of_selectors
+from policies.verification.reasons import (
+    NO_ELIGIBLE_SERVER,
+    OUT_OF_RANGE,
+    RESOURCE_ABSENT,
+    TASK_LIMIT,
+)
 
 SMALLEST_DEMAND, LARGEST_DEMAND = 1e-9, 1e9
-NO_ELIGIBLE_SERVER, RESOURCE_ABSENT = "no_eligible_server", "resource_absent"
-OUT_OF_RANGE, TASK_LIMIT, LEVEL = "out_of_range", "task_limit", "level"
-NO_SERVER_LARGE_ENOUGH, GANG = "no_server_large_enough", "gang"
-
-
-def by_resource(name: str) -> str:
-    """Return the reason of a workload that a full resource stops."""
-    return f"resource:{name}"
-
-
-@dataclass(frozen=True, eq=False)
-class Places:
-    """Places to which an answer's placements and its certificate's prices refer.
-
-    Attributes:
-        row: (K,) a row of the servers of each place; servers: (K,) how many there are.
-        offset: (K,) where in the row they begin; None where places are whole rows.
-        place_of_row: (k,) place of each row, the first of several; -1 for rows that offer nothing.
-        allowed: (q, K) True if a piece of each kind, or a part of a task, may run there.
-        capacity: (K, m) of all servers of the place, as shares of the pool.
-    """
-
-    row: IntArray
-    servers: IntArray
-    offset: IntArray | None
-    place_of_row: IntArray
-    allowed: BoolArray
-    capacity: FloatArray
-
-    @property
-    def count(self) -> int:
-        """Number of places."""
-        return len(self.row)
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,27 +181,7 @@ class Stated:
     @cached_property
     def matches(self) -> tuple[IntArray, BoolArray]:
         """(n,) which selector a workload has, and (selectors, k) the rows that each one allows."""
-        problem = self.problem
-        number: dict[frozenset[tuple[str, frozenset[str]]], int] = {}
-        written: dict[tuple[tuple[str, tuple[str, ...]], ...], int] = {}
-        # Many workloads have one and the same selector, which is looked at once.
-        same: dict[int, int] = {}
-        for selector in problem.selectors:
-            if id(selector) in same:
-                continue
-            text = tuple((label, tuple(values)) for label, values in selector.items())
-            if text not in written:
-                # The order of labels and of their values means nothing.
-                key = frozenset((label, frozenset(values)) for label, values in text)
-                written[text] = number.setdefault(key, len(number))
-            same[id(selector)] = written[text]
-        which = [same[id(selector)] for selector in problem.selectors]
-        table = np.ones((len(number), problem.k), dtype=np.bool_)
-        for key, position in number.items():
-            for label, values in key:
-                having = [row.get(label) in values for row in problem.server_labels]
-                table[position] &= np.array(having, dtype=np.bool_)
-        return np.array(which, dtype=np.int64), table
+        return rows_of_selectors(self.problem)
 
     @property
     def _matched_by_any(self) -> BoolArray:
@@ -260,9 +214,9 @@ class Stated:
         if seen is Servers.CLASSES:
             return self._alike
         if seen is Servers.RANGES and sizes is not None:
-            ranges = self._ranges(offering, sizes)
+            ranges = ranges_of(self.problem, offering, sizes)
             if ranges is not None:
-                return ranges
+                return self._places(*ranges)
         return self.rows
 
     @cached_property
@@ -291,25 +245,6 @@ class Stated:
         place_of_row = np.full(self.problem.k, -1, dtype=np.int64)
         place_of_row[offering] = np.arange(len(offering))
         return self._places(offering, self.problem.server_count[offering], None, place_of_row)
-
-    def _ranges(self, offering: IntArray, sizes: IntArray) -> Places | None:
-        row, offset, place_of_row = [], [], np.full(self.problem.k, -1, dtype=np.int64)
-        waiting = iter(enumerate(sizes.tolist()))
-        for k in offering.tolist():
-            begin, count = 0, int(self.problem.server_count[k])
-            while begin < count:
-                position, size = next(waiting, (-1, 0))
-                if size <= 0 or begin + size > count:
-                    return None
-                if begin == 0:
-                    place_of_row[k] = position
-                row.append(k)
-                offset.append(begin)
-                begin += size
-        if next(waiting, None) is not None:
-            return None
-        whole = np.array(row, dtype=np.int64), sizes, np.array(offset, dtype=np.int64)
-        return self._places(*whole, place_of_row)
 
     def _places(
         self,
@@ -504,18 +439,3 @@ class Stated:
         ]
         share: FloatArray = np.max(sums, axis=0)
         return share
-
-
-def position_of(name: str, names: tuple[str, ...], pointer: str) -> int:
-    """Return the index of a name that an option gives.
-
-    Raises:
-        PolicyOptionsError: there is no such name.
-    """
-    if name not in names:
-        raise PolicyOptionsError(
-            "policy.options",
-            f"there is no {name!r}; there are {', '.join(names[:20])}",
-            f"/policy/options/{pointer}",
-        )
-    return names.index(name)

@@ -15,18 +15,18 @@ from policies.verification import long_term
 from policies.verification.checks import Check, check
 from policies.verification.gangs import gang_stop
 from policies.verification.limit_stops import LargeEnough, closed_everywhere, short_everywhere
+from policies.verification.places import Places
 from policies.verification.pool import PoolTasks, pool_tasks
-from policies.verification.replay import left_out
-from policies.verification.servers import LimitsLeft
-from policies.verification.stated import (
+from policies.verification.reasons import (
     GANG,
     LEVEL,
     NO_SERVER_LARGE_ENOUGH,
     TASK_LIMIT,
-    Places,
-    Stated,
     by_resource,
 )
+from policies.verification.replay import left_out
+from policies.verification.servers import LimitsLeft
+from policies.verification.stated import Stated
 from policies.verification.stops import NOTHING, Room
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from policies import solve, verify
 from policies.verification import exact_market
-from policies.verification.exact_levels import Fractions
+from policies.verification.exact_costs import Fractions
 from policies.verification.exact_market import products_proven
 from policies.verification.form import form_of
 from policies.verification.market import Market

@@ -23,7 +23,8 @@ from policies import (
     verify,
 )
 from policies.leximin import drf
-from policies.verification.exact_levels import ALL_TENANTS, Fractions, proven
+from policies.verification.exact_costs import ALL_TENANTS, Fractions
+from policies.verification.exact_levels import proven
 from policies.verification.form import form_of
 from policies.verification.group_path import GroupPath
 from policies.verification.rounds import rounds_of

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from policies import solve
-from policies.verification.exact_levels import ALL_TENANTS, Fractions
+from policies.verification.exact_costs import ALL_TENANTS, Fractions
 from policies.verification.form import form_of
 from policies.verification.long_levels import LongLevels
 from policies.verification.rounds import rounds_of

@@ -3,7 +3,7 @@
 import numpy as np
 
 from policies import Allocation, Policy, Request, Servers, options_schema, register
-from policies.model.allocation import least_level_unsatisfied
+from policies.model.objectives import least_level_unsatisfied
 from policies.model.server_classes import one_class
 from policies.proofs.pool_of_tasks import pool_of_tasks
 
