@@ -166,7 +166,7 @@ def _pool_of_guarantee(
         workloads = workloads[[gangs.can_run(j, item.rows) for j in workloads.tolist()]]
     named, where, left_out = item.limited, dict(item.limit.where), False
     if whole:
-        some = dividing(problem, item, workloads)
+        some = dividing(problem, item, workloads, nested.limits_of)
         workloads, left_out = some, len(some) < len(workloads)
     if len(workloads) == 1:
         only = int(workloads[0])

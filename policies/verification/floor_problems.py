@@ -7,6 +7,7 @@ rest.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -109,13 +110,25 @@ def _dividing(stated: Stated, item: StatedLimit, able: list[int]) -> list[int]:
         quotients = item.amount[named][demand > 0] / demand[demand > 0]
         fitting = np.ceil(min(float(quotients.min()), MOST_REPLAYED + 1))
         pieces = int(stated.pieces.count[stated.pieces.of(j)].sum())
-        sizes.append((pieces * min(fitting, float(stated.problem.tasks[j])), j, pieces * fitting))
+        most = min(fitting, float(stated.problem.tasks[j]), _tasks_within(stated, item, j))
+        sizes.append((pieces * most, j, pieces * fitting))
     for tasks, j, fitting in sorted(sizes):
         together, most = together + tasks, max(most, fitting)
         if min(together, most * len(named)) > MOST_REPLAYED:
             break
         kept.append(j)
     return sorted(kept)
+
+
+def _tasks_within(stated: Stated, item: StatedLimit, j: int) -> float:
+    """Return how many tasks of a workload each of its limits on all servers of an amount leaves it."""
+    demand, tasks = stated.problem.demand[j], math.inf
+    for given, limit in zip(stated.problem.limits, stated.limits, strict=True):
+        covers = given.scope != "lend" and not (item.rows & ~limit.rows).any()
+        if limit.counted[j] and covers:
+            named = (limit.amount < np.inf) & (demand > 0)
+            tasks = min(tasks, float(np.ceil(limit.amount[named] / demand[named]).min()))
+    return tasks
 
 
 def _guaranteed_pool(

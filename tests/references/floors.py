@@ -63,8 +63,14 @@ def dividing(problem, given, mine):
                 if problem.demand[j, r]
             )
         )
-        wanted = problem.tasks[j]
-        tasks = fitting if wanted == np.inf else min(fitting, int(wanted))
+        tasks = min([fitting, *([] if problem.tasks[j] == np.inf else [int(problem.tasks[j])])])
+        rows = {row for row in range(problem.k) if matches(problem, given, row)}
+        for limit in problem.limits:
+            on = {row for row in range(problem.k) if matches(problem, limit, row)}
+            if limit.scope != "lend" and is_below(problem, limit, j) and rows <= on:
+                for r, amount in enumerate(limit.amount.tolist()):
+                    if amount < np.inf and problem.demand[j, r]:
+                        tasks = min(tasks, math.ceil(amount / problem.demand[j, r]))
         sizes.append((pieces * tasks, j, pieces * fitting))
     kept = []
     for _, j, _ in sorted(sizes):

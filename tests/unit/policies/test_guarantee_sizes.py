@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies import Gang, Guarantee, Problem, guarantees_unmet, solve, verify
+from policies import Gang, Guarantee, Limit, Problem, guarantees_unmet, solve, verify
 from policies.floors import sizes
 from policies.verification import floor_problems
 from tests.examples import examples
@@ -55,6 +55,16 @@ def test_tiny_tasks_of_one_tenant_leave_the_others_their_floors(policy, tasks):
     assert answer.floors.floor.tolist() == [0, 80, 0]
     assert answer.floors.met.tolist() == [0, 80, 0]
     assert unmet(answer) == [(0.0, ["out_of_range"])]
+
+
+@pytest.mark.parametrize("scope", ["workload", "tenant"])
+def test_tiny_tasks_that_a_limit_keeps_few_have_floors(scope):
+    """Without the limit they are 8,000,000."""
+    problem = of_a_group([[1e-5], [1]], 80, limits=[Limit(scope, 0, np.array([0.01]))])
+    answer = solve(problem, "drfh", mode="indivisible")
+    assert answer.floors.floor.tolist() == [1_000, 79, 0]
+    assert (answer.tasks[0], unmet(answer)) == (1_000, [])
+    assert verify(problem, answer).valid
 
 
 def test_few_tiny_tasks_have_floors():
