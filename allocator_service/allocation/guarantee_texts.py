@@ -24,5 +24,7 @@ def unmet_sentence(unmet: Mapping[str, Any], resources: Sequence[Resource]) -> s
         )
         servers = selector_text(unmet.get("where", {}))
         named = f"The guarantee of {whose}, {amounts}{f' on {servers}' if servers else ''},"
+    if unmet["limited_by"] == ["out_of_range"]:
+        return f"{named} leaves out a workload whose tasks are too small or too large beside it."
     stopped = stopped_text(unmet["limited_by"], OPERATOR)
     return f"{named} is met to {percent_text(unmet['met'])}: {stopped}."

@@ -269,8 +269,13 @@ def _with_higher_limits(
     if scope == "workload":
         changes = {"workloads": {"change": [{"id": str(row.workload_id), "limit": limits}]}}
         whose = workload["name"]
-    sizes = " and ".join(_size(document, limit["amount"]) for limit in limits)
+    sizes = " and ".join(_limit_text(document, limit) for limit in limits)
     yield f"a limit of {sizes} for {whose}", changes, {**document, part: nodes}
+
+
+def _limit_text(document: Mapping[str, Any], limit: Mapping[str, Any]) -> str:
+    size, servers = _size(document, limit["amount"]), selector_text(limit["where"])
+    return f"{size} on {servers}" if servers else size
 
 
 def _decimal(amount: float | str) -> Decimal:

@@ -330,6 +330,9 @@ def test_a_guarantee_of_more_tasks_than_are_divided_is_unmet(pool, operator, mem
     (warning,) = answer.json()["warnings"]
     assert (warning["code"], warning["guarantee"]["met"]) == ("guarantee.unmet", 0)
     assert warning["guarantee"]["limited_by"] == ["out_of_range"]
+    assert warning["detail"].endswith(
+        "leaves out a workload whose tasks are too small or too large beside it."
+    )
     assert factories.decision(pool).status == "succeeded"
 
 

@@ -302,6 +302,16 @@ def test_the_words_of_a_higher_limit_have_all_of_its_digits(pool, operator, depa
     assert remedy["words"] == "a limit of 8.9999999999 gpu for group ml"
 
 
+def test_the_words_of_higher_limits_have_their_servers(pool, operator, department):
+    where = {"gpu": ["h100", "a100"]}
+    limits = [{"amount": {"gpu": 4}}, {"amount": {"gpu": 4}, "where": where}]
+    patch(operator, f"{PATH}/groups/ml/", {"limit": limits})
+    run = factories.decision(pool)
+    document = operator.get(f"/api/v1/runs/{run.pk}/explanation/vision/").json()
+    words = {each["words"] for each in document["counterfactuals"]}
+    assert "a limit of 9 gpu and 9 gpu on gpu=h100 or a100 for group ml" in words
+
+
 def test_a_simulation_tries_a_limit(pool, operator, department):
     factories.decision(pool)
     changes = {"groups": [{"group": "ml", "limit": [{"amount": {"gpu": 4}}]}]}
