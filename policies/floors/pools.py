@@ -172,31 +172,66 @@ def _pool_of_guarantee(
         only = int(workloads[0])
         bounds: list[FloatArray] = []
         if limits := nested.limits_of(only):
-            around = _Inside(problem, item, workloads)
-            bounds = [amount for limit in limits for _, _, amount in around.amounts(limit)]
+            inside = _Inside(problem, item, workloads)
+            bounds = [limit.limit.amount for limit in limits if inside.number_of(limit) is not None]
         floor = _floor_alone(problem, item, only, bounds, whole=whole)
         return FloorPool(None, workloads, item.rows, where, left_out, np.array([floor]))
     inside = _Inside(problem, item, workloads)
-    most = np.nextafter(LARGEST_QUANTITY, 0.0)
+    limits = [limit for limit in nested.limits if inside.number_of(limit) is not None]
+    capacity = _capacity(problem, item, workloads, limits)
+    used = np.isfinite(capacity)
     pool = Problem.create(
-        resources=[name for name, counts in zip(problem.resources, named, strict=True) if counts],
-        capacity=np.minimum(item.limit.amount[named], most)[None, :],
+        resources=[name for name, counts in zip(problem.resources, used, strict=True) if counts],
+        capacity=capacity[used][None, :],
         limits=[
             Limit(scope, node, amount)
-            for limit in nested.limits
-            for scope, node, amount in inside.amounts(limit)
+            for limit in limits
+            for scope, node, amount in inside.amounts(limit, used)
         ],
         guarantees=[
-            Guarantee("group" if scope == "group" else "tenant", node, amount)
+            Guarantee("group" if scope == "group" else "tenant", node, _only(amount, named[used]))
             for each in nested.guarantees
-            for scope, node, amount in inside.amounts(each)
+            for scope, node, amount in inside.amounts(each, used)
+            if (each.limited & named).any()
         ],
         count_guaranteed=problem.count_guaranteed,
         kept_placements=None if kept is None else _kept_in_pool(workloads, item.rows, kept),
         **inside.tree(),
-        **_workloads(problem, workloads, inside.position, named),
+        **_workloads(problem, workloads, inside.position, used),
     )
     return FloorPool(pool, workloads, item.rows, where, left_out)
+
+
+def _only(amount: FloatArray, named: BoolArray) -> FloatArray:
+    """Return an amount without the resources that are not named."""
+    return np.where(named, amount, np.inf)
+
+
+def _capacity(
+    problem: Problem,
+    item: CountedWorkloads[Guarantee],
+    workloads: IntArray,
+    limits: Sequence[CountedWorkloads[Limit]],
+) -> FloatArray:
+    """Return the capacity (m,) of the pool of a guarantee, inf for resources that it does not have.
+
+    A resource that limits name and the guarantee does not is there for these limits alone: so much of it
+    that it is never used up, and that no workload or group has its largest share of it.
+    """
+    named, demand = item.limited, problem.demand[workloads]
+    capacity = np.minimum(item.limit.amount, np.nextafter(LARGEST_QUANTITY, 0.0))
+    capacity[~named] = np.inf
+    also = np.zeros(problem.m, dtype=np.bool_)
+    for each in limits:
+        also |= each.limited & ~named
+    also &= np.logical_or.reduce(demand > 0, axis=0)
+    if also.any():
+        part = np.where(demand[:, named] > 0, np.inf, 0.0)
+        np.divide(demand[:, named], capacity[named], out=part, where=capacity[named] > 0)
+        largest = (demand[:, also] / part.max(axis=1)[:, None]).max(axis=0)
+        plenty = np.where(largest > 0, 2.0 * named.sum() * largest, 1.0)
+        capacity[also] = np.minimum(plenty, np.nextafter(LARGEST_QUANTITY, 0.0))
+    return capacity
 
 
 def _kept_in_pool(workloads: IntArray, rows: BoolArray, kept: KeptTasks) -> CurrentPlacements:
@@ -218,12 +253,11 @@ def _floor_alone(
     whole: bool,
 ) -> float:
     """Return the tasks of the only workload of a pool, within the amounts of its limits."""
-    named = item.limited
-    amount = item.limit.amount[named].copy()
-    amount[amount < SMALLEST_LIMIT_SHARE * problem.totals[named]] = 0.0
+    amount = item.limit.amount.copy()
+    amount[amount < SMALLEST_LIMIT_SHARE * problem.totals] = 0.0
     for bound in bounds:
         amount = np.minimum(amount, bound)
-    demand = problem.demand[workload, named]
+    demand = problem.demand[workload]
     tasks = (amount[demand > 0] / demand[demand > 0]).min()
     if whole:
         tasks = np.floor(tasks * (1 + WHOLE))
@@ -280,21 +314,30 @@ class _Inside:
             "group_tier": problem.group_tier[groups],
         }
 
-    def amounts(
-        self, other: CountedWorkloads[Limit] | CountedWorkloads[Guarantee]
-    ) -> Sequence[tuple[Scope, int, FloatArray]]:
-        """Return a limit or guarantee of a node below as (scope, node, amount), if it counts."""
+    def number_of(self, other: CountedWorkloads[Limit] | CountedWorkloads[Guarantee]) -> int | None:
+        """Return the number of the node of a limit or guarantee, None unless it is below."""
         scope, node = other.limit.scope, other.limit.node
         if scope == "lend" or (scope == "tenant" and self._item.limit.scope == "tenant"):
-            return ()
+            return None
         if scope == "group":
             numbers = self._group
         else:
             numbers = self.position if scope == "tenant" else self._workload
         number = int(numbers[node])
-        if number < 0 or not (other.limited & self._item.limited).any():
+        return None if number < 0 else number
+
+    def amounts(
+        self, other: CountedWorkloads[Limit] | CountedWorkloads[Guarantee], used: BoolArray
+    ) -> Sequence[tuple[Scope, int, FloatArray]]:
+        """Return a limit or guarantee of a node below as (scope, node, amount), if it counts.
+
+        Args:
+            used: (m,) resources of the pool that may count.
+        """
+        number = self.number_of(other)
+        if number is None or not (other.limited & used).any():
             return ()
-        return [(scope, number, other.limit.amount[self._item.limited])]
+        return [(other.limit.scope, number, other.limit.amount[used])]
 
 
 def _numbers(count: int, chosen: IntArray) -> IntArray:

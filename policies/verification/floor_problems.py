@@ -102,16 +102,16 @@ def _dividing(stated: Stated, item: StatedLimit, able: list[int]) -> list[int]:
     if len(able) < 2:
         return able
     named = np.flatnonzero(item.amount < np.inf)
-    kept: list[int] = []
-    together = most = 0.0
     sizes = []
     for j in able:
         demand = stated.problem.demand[j, named]
         quotients = item.amount[named][demand > 0] / demand[demand > 0]
         fitting = np.ceil(min(float(quotients.min()), MOST_REPLAYED + 1))
         pieces = int(stated.pieces.count[stated.pieces.of(j)].sum())
-        most = min(fitting, float(stated.problem.tasks[j]), _tasks_within(stated, item, j))
-        sizes.append((pieces * most, j, pieces * fitting))
+        tasks = min(fitting, float(stated.problem.tasks[j]), _tasks_within(stated, item, j))
+        sizes.append((pieces * tasks, j, pieces * fitting))
+    kept: list[int] = []
+    together = most = 0.0
     for tasks, j, fitting in sorted(sizes):
         together, most = together + tasks, max(most, fitting)
         if min(together, most * len(named)) > MOST_REPLAYED:
@@ -152,33 +152,36 @@ def _guaranteed_pool(
         "workload": {j: at for at, j in enumerate(workloads)},
     }
 
-    def nested(other: Limit | Guarantee) -> tuple[Any, int, FloatArray] | None:
-        at = position.get(other.scope, {}).get(other.node)
-        amount = other.amount[named]
-        return None if at is None or np.isinf(amount).all() else (other.scope, at, amount)
+    def inside_pool(other: Limit | Guarantee) -> bool:
+        return other.node in position.get(other.scope, {})
 
     limits = [
-        (nested(limit), counted.counted)
+        (limit, counted.counted)
         for limit, counted in zip(problem.limits, stated.limits, strict=True)
-        if not (item.rows & ~counted.rows).any()
+        if inside_pool(limit) and not (item.rows & ~counted.rows).any()
     ]
     guarantees = [
-        nested(other)
+        (other, np.where(named, other.amount, np.inf))
         for other, counted in zip(problem.guarantees, stated.guarantees, strict=True)
-        if not (counted.rows & ~item.rows).any()
+        if inside_pool(other) and not (counted.rows & ~item.rows).any()
     ]
     # A pool of one workload has nothing to divide: its floor is a quotient.
     if len(workloads) == 1:
-        mine = [each[2] for each, counted in limits if each is not None and counted[workloads[0]]]
-        bounds = [given.amount[named], *mine]
-        floor = _tasks_alone(stated, workloads[0], named, bounds)
+        mine = [limit.amount for limit, counted in limits if counted[workloads[0]]]
+        floor = _tasks_alone(stated, workloads[0], [given.amount, *mine])
         return Pool(None, stated.choice, workloads, item.rows, given.where, floor)
+    capacity = _capacity(problem, given, workloads, [limit for limit, _ in limits])
+    used = capacity < np.inf
+
+    def placed(scope: str, node: int, amount: FloatArray) -> tuple[Any, int, FloatArray]:
+        return scope, position[scope][node], amount[used]
+
     first = problem.group_weight
     if problem.weights_mode == "contribution" and stated.derives_weights:
         first = stated.derived_group_weights
     pool = Problem.create(
-        resources=[r for r, counts in zip(problem.resources, named, strict=True) if counts],
-        capacity=[np.minimum(given.amount[named], LARGEST_AMOUNT)],
+        resources=[r for r, counts in zip(problem.resources, used, strict=True) if counts],
+        capacity=[capacity[used]],
         tenants=[problem.tenants[i] for i in tenants],
         weight=stated.weight[tenants],
         best_effort=stated.late[tenants],
@@ -188,11 +191,19 @@ def _guaranteed_pool(
         group_parent=[position["group"].get(int(problem.group_parent[g]), -1) for g in groups],
         group_weight=np.where(first > 0, first, problem.group_weight)[groups],
         group_tier=problem.group_tier[groups],
-        limits=[Limit(*each) for each, _ in limits if each is not None],
-        guarantees=[Guarantee(*each) for each in guarantees if each is not None],
+        limits=[
+            Limit(*placed(each.scope, each.node, each.amount))
+            for each, _ in limits
+            if (each.amount[used] < np.inf).any()
+        ],
+        guarantees=[
+            Guarantee(*placed(each.scope, each.node, amount))
+            for each, amount in guarantees
+            if (amount < np.inf).any()
+        ],
         count_guaranteed=problem.count_guaranteed,
         kept_placements=None if kept is None else _kept_inside(stated, kept, item.rows, workloads),
-        **_some_workloads(problem, workloads, {i: at for at, i in enumerate(tenants)}, named),
+        **_some_workloads(problem, workloads, {i: at for at, i in enumerate(tenants)}, used),
     )
     return Pool(pool, stated.choice, workloads, item.rows, given.where)
 
@@ -205,12 +216,38 @@ def _kept_inside(
     return placements_of(Counter({(at, 0, 0): on[j] for at, j in enumerate(workloads) if j in on}))
 
 
-def _tasks_alone(
-    stated: Stated, workload: int, named: BoolArray, bounds: list[FloatArray]
-) -> float:
-    """Tasks of a workload that has a pool for itself, within amounts of the named resources."""
+def _capacity(
+    problem: Problem, given: Guarantee, workloads: list[int], limits: list[Limit]
+) -> FloatArray:
+    """Return what a guarantee's pool has of each resource (m,), inf for none of it.
+
+    What only limits name is plentiful: twice what all tasks that the amount could serve would demand if
+    each of the named resources served those with most of it. No workload has its largest share of that.
+    """
+    named = given.amount < np.inf
+    capacity = np.where(named, np.minimum(given.amount, LARGEST_AMOUNT), np.inf)
+    for r in np.flatnonzero(~named).tolist():
+        if not any(limit.amount[r] < np.inf for limit in limits):
+            continue
+        plenty = 0.0
+        for j in workloads:
+            demand = problem.demand[j]
+            parts = [
+                demand[n] / capacity[n] if capacity[n] > 0 else np.inf
+                for n in np.flatnonzero(named & (demand > 0))
+            ]
+            plenty = max(plenty, float(demand[r] / max(parts)))
+        if plenty > 0:
+            capacity[r] = min(2.0 * named.sum() * plenty, LARGEST_AMOUNT)
+        elif any(problem.demand[j, r] > 0 for j in workloads):
+            capacity[r] = 1.0
+    return capacity
+
+
+def _tasks_alone(stated: Stated, workload: int, bounds: list[FloatArray]) -> float:
+    """Tasks of a workload that has a pool for itself, within the first amount and those of limits."""
     tasks = float(stated.problem.tasks[workload])
-    demand, totals = stated.problem.demand[workload, named], stated.totals[named]
+    demand, totals = stated.problem.demand[workload], stated.totals
     for number, amounts in enumerate(bounds):
         for amount, needed, total in zip(amounts.tolist(), demand.tolist(), totals, strict=True):
             if needed > 0:

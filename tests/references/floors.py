@@ -109,20 +109,40 @@ def pool_of(problem, given, tree, pooled, *, whole=False):
     job_at = {j: at for at, j in enumerate(mine)}
     at = {"group": group_at, "tenant": tenant_at if in_group else {}, "workload": job_at}
 
-    def moved(amounts, counts):
-        return in_order(
-            replace(each, node=at[each.scope][each.node], amount=each.amount[named], where={})
+    def inside(amounts, counts):
+        return [
+            each
             for each in amounts
             if each.scope != "lend"
             and each.node in at[each.scope]
-            and (each.amount[named] < np.inf).any()
             and counts({row for row in range(problem.k) if matches(problem, each, row)})
+        ]
+
+    def moved(amounts, some):
+        return in_order(
+            replace(each, node=at[each.scope][each.node], amount=amount[used], where={})
+            for each in amounts
+            for amount in [np.where(np.isin(np.arange(problem.m), some), each.amount, np.inf)]
+            if (amount[used] < np.inf).any()
         )
+
+    limits = inside(problem.limits, lambda of: of >= set(rows))
+    # Resources that only limits name are there for them, and never run out.
+    plenty = {r: given.amount[r] for r in named}
+    for r in set(range(problem.m)) - set(named.tolist()):
+        if any(each.amount[r] < np.inf for each in limits) and any(problem.demand[mine, r]):
+            most = [
+                problem.demand[j, r] / max(problem.demand[j, n] / given.amount[n] for n in named)
+                for j in mine
+                if all(given.amount[n] or not problem.demand[j, n] for n in named)
+            ]
+            plenty[r] = 2.0 * len(named) * max(most, default=0) or 1.0
+    used = np.array(sorted(plenty))
 
     weights = exact_weights(problem)
     pool = Problem.create(
-        resources=[problem.resources[r] for r in named],
-        capacity=[given.amount[named]],
+        resources=[problem.resources[r] for r in used],
+        capacity=[[plenty[r] for r in used.tolist()]],
         tenants=[problem.tenants[i] for i in tenants],
         weight=[float(weights[i]) for i in tenants],
         best_effort=[bool(stages_of(problem)[i]) for i in tenants],
@@ -134,12 +154,12 @@ def pool_of(problem, given, tree, pooled, *, whole=False):
         group_tier=problem.group_tier[groups],
         workload_tenant=[tenant_at[int(problem.workload_tenant[j])] for j in mine],
         workload_names=[problem.workload_names[j] for j in mine],
-        demand=problem.demand[mine][:, named].reshape(len(mine), len(named)),
+        demand=problem.demand[mine][:, used].reshape(len(mine), len(used)),
         tasks=problem.tasks[mine],
         priority=problem.priority[mine],
         count_guaranteed=problem.count_guaranteed,
-        limits=moved(problem.limits, lambda of: of >= set(rows)),
-        guarantees=moved(problem.guarantees, lambda of: of <= set(rows)),
+        limits=moved(limits, used),
+        guarantees=moved(inside(problem.guarantees, lambda of: of <= set(rows)), named),
     )
     return pool, mine, frozenset(rows)
 

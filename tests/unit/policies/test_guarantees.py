@@ -526,3 +526,34 @@ def test_a_tenant_without_workloads_has_no_level(policy, mode):
     assert found.valid, [each for each in found.checks if not each.holds]
     forged = replace(answer, level=np.where(np.arange(3) == 0, np.nan, answer.level))
     assert not verify(parsed.problem, forged).valid
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("scope", ["tenant", "workload"])
+@pytest.mark.parametrize("policy", ["drf", "drfh"])
+def test_a_limit_of_a_resource_that_is_not_guaranteed_leaves_the_others_more(mode, scope, policy):
+    """`a` may have 6 GPUs, so that 34 of the 40 guaranteed CPUs are for `b`."""
+    problem = Problem.create(
+        resources=["gpu", "cpu"], capacity=[[8, 64]], server_count=[4], tenants=["a", "b", "c"],
+        demand=[[1, 1], [0, 1], [0, 1]], weight=[1, 1, 100], groups=["h"], tenant_group=[0, 0, -1],
+        limits=[Limit(scope, 0, np.array([6.0, INF]))],
+        guarantees=[Guarantee("group", 0, np.array([INF, 40.0]))],
+    )  # fmt: skip
+    answer = solve(problem, policy, mode=mode)
+    assert answer.floors.floor == pytest.approx([6, 34, 0])
+    assert answer.tasks == pytest.approx([6, 34, 216])
+    assert guarantees_unmet(answer) == []
+    assert verify(problem, answer).valid
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_one_workload_has_no_floor_beyond_a_limit_of_another_resource(mode):
+    problem = Problem.create(
+        resources=["gpu", "cpu"], capacity=[[8, 64]], tenants=["a"], demand=[[1, 1]],
+        limits=[Limit("workload", 0, np.array([6.0, INF]))],
+        guarantees=[Guarantee("tenant", 0, np.array([INF, 40.0]))],
+    )  # fmt: skip
+    answer = solve(problem, "drfh", mode=mode)
+    assert answer.floors.floor.tolist() == [6]
+    assert guarantees_unmet(answer) == []
+    assert verify(problem, answer).valid
