@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import TimeoutError as FutureTimeout
 from concurrent.futures.process import BrokenProcessPool
+from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cache
 from typing import Any
@@ -19,7 +20,6 @@ from django.conf import settings
 from pebble import ProcessExpired, ProcessPool
 
 from allocator_service.allocation.policies import domain_error
-from allocator_service.core.clock import utc_now
 from allocator_service.core.confined import confine
 from allocator_service.core.errors import (
     FAULTS_OF_OURS,
@@ -51,6 +51,8 @@ NICENESS = 5
 # The part of the time that policies may use: an answer must be complete before the child is ended.
 PART_FOR_POLICIES = 0.85
 RETRY_SECONDS = 2
+# Amounts of an evaluation have no dates.
+_ANY_INSTANT = datetime(2000, 1, 1, tzinfo=UTC)
 _ROUNDING = Decimal("1e-9")
 _places = threading.BoundedSemaphore(PLACES)
 _started = threading.Event()
@@ -260,7 +262,7 @@ def refuse_low_limits(document: Mapping[str, Any]) -> None:
             key, of_node = (scope == "tenant", name), (scope, position)
             above = None if parent < 0 else problem.groups[parent]
             nodes[key] = AmountNode(key, above, guarantees[of_node], limits[of_node])
-    for exceeded in limits_below_guarantees(nodes, now=utc_now()):
+    for exceeded in limits_below_guarantees(nodes, now=_ANY_INSTANT):
         is_member, name = exceeded.node.key
         limit = exceeded.node.limits[exceeded.index]
         is_stop = not limit.where and list(limit.amount.values()) == [0]
