@@ -17,10 +17,9 @@ from launcher import folders
 from launcher.servers import Servers
 from tests.migrated import COPIED
 
-# Tests of whole services mostly wait for them. They go first, those of a group one after the other on
-# one worker, and share what they start. The folder `live` takes longest, so each half has a worker:
-# a second start of the service costs less than the wait of the other workers at the end.
-OF_SERVICES = ("tests/live/test_[a-d]", "tests/slurm/", "tests/faults/", "tests/live/")
+# Tests of whole services mostly wait for them: they go first, those of a folder one after the other on
+# one worker, and share what they start.
+OF_SERVICES = ("tests/live/", "tests/faults/", "tests/slurm/")
 # Then the files that take longest, so that no worker is left with one of them at the end.
 LONG = (
     "tests/api/test_openapi.py",
@@ -78,11 +77,11 @@ def redis_database(number: int) -> str:
 
 
 class LongestFirst(LoadFileScheduling):
-    """Hands out files in the order of the collection, and those of a group of services together."""
+    """Hands out files in the order of the collection, and those of whole services together."""
 
     def _split_scope(self, nodeid: str) -> str:
-        group = next((part for part in OF_SERVICES if re.match(part, nodeid)), None)
-        return group or super()._split_scope(nodeid)
+        folder = next((part for part in OF_SERVICES if nodeid.startswith(part)), None)
+        return folder or super()._split_scope(nodeid)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LongestFirst | None:
@@ -105,7 +104,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     parts = (*OF_SERVICES, *LONG)
 
     def place(item: pytest.Item) -> int:
-        found = (number for number, part in enumerate(parts) if re.match(part, item.nodeid))
+        found = (number for number, part in enumerate(parts) if item.nodeid.startswith(part))
         return next(found, len(parts))
 
     items.sort(key=place)
