@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -166,14 +166,15 @@ def _pool_of_guarantee(
         workloads = workloads[[gangs.can_run(j, item.rows) for j in workloads.tolist()]]
     named, where, left_out = item.limited, dict(item.limit.where), False
     if whole:
-        some = dividing(problem, item, workloads, nested.limits_of)
+        around = _Inside(problem, item, workloads)
+        some = dividing(problem, item, workloads, partial(_limits_inside, nested, around))
         workloads, left_out = some, len(some) < len(workloads)
     if len(workloads) == 1:
         only = int(workloads[0])
         bounds: list[FloatArray] = []
-        if limits := nested.limits_of(only):
+        if nested.limits_of(only):
             inside = _Inside(problem, item, workloads)
-            bounds = [limit.limit.amount for limit in limits if inside.number_of(limit) is not None]
+            bounds = [each.limit.amount for each in _limits_inside(nested, inside, only)]
         floor = _floor_alone(problem, item, only, bounds, whole=whole)
         return FloorPool(None, workloads, item.rows, where, left_out, np.array([floor]))
     inside = _Inside(problem, item, workloads)
@@ -202,6 +203,13 @@ def _pool_of_guarantee(
     return FloorPool(pool, workloads, item.rows, where, left_out)
 
 
+def _limits_inside(
+    nested: _Nested, inside: _Inside, workload: int
+) -> list[CountedWorkloads[Limit]]:
+    """Return the limits of a workload, of nodes below the guarantee's, that apply in the pool."""
+    return [each for each in nested.limits_of(workload) if inside.number_of(each) is not None]
+
+
 def _only(amount: FloatArray, named: BoolArray) -> FloatArray:
     """Return an amount without the resources that are not named."""
     return np.where(named, amount, np.inf)
@@ -216,7 +224,9 @@ def _capacity(
     """Return the capacity (m,) of the pool of a guarantee, inf for resources that it does not have.
 
     A resource that limits name and the guarantee does not is there for these limits alone: so much of it
-    that it is never used up, and that no workload or group has its largest share of it.
+    that it is never used up, and that no workload or group has its largest share of it. Of a workload
+    that would need more than the servers have, no more is counted: it cannot make the resource so
+    plentiful that the demands of others are too small beside it.
     """
     named, demand = item.limited, problem.demand[workloads]
     capacity = np.minimum(item.limit.amount, np.nextafter(LARGEST_QUANTITY, 0.0))
@@ -228,7 +238,8 @@ def _capacity(
     if also.any():
         part = np.where(demand[:, named] > 0, np.inf, 0.0)
         np.divide(demand[:, named], capacity[named], out=part, where=capacity[named] > 0)
-        largest = (demand[:, also] / part.max(axis=1)[:, None]).max(axis=0)
+        alone = demand[:, also] / part.max(axis=1)[:, None]
+        largest = np.minimum(alone, problem.totals[also]).max(axis=0)
         plenty = np.where(largest > 0, 2.0 * named.sum() * largest, 1.0)
         capacity[also] = np.minimum(plenty, np.nextafter(LARGEST_QUANTITY, 0.0))
     return capacity

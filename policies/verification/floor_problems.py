@@ -53,7 +53,8 @@ def pools_of(stated: Stated, kept: Placed | None) -> Iterator[Pool]:
             here = np.ones(places.count, dtype=np.bool_)
         some = np.flatnonzero(item.counted).tolist()
         able = [j for j in some if _can_run(stated, places, j, here)]
-        workloads = _dividing(stated, item, able) if stated.choice.whole_tasks else able
+        given = problem.guarantees[number]
+        workloads = _dividing(stated, given, item, able) if stated.choice.whole_tasks else able
         pool = _guaranteed_pool(stated, number, item, workloads, kept)
         yield replace(pool, left_out=len(workloads) < len(able))
     everywhere = np.ones(problem.k, dtype=np.bool_)
@@ -93,7 +94,7 @@ def _can_run(stated: Stated, places: Places, j: int, here: BoolArray) -> bool:
     )
 
 
-def _dividing(stated: Stated, item: StatedLimit, able: list[int]) -> list[int]:
+def _dividing(stated: Stated, given: Guarantee, item: StatedLimit, able: list[int]) -> list[int]:
     """Return the workloads that divide an amount in whole tasks, without those that make too many.
 
     From that with the fewest tasks on, they are taken while all of them have at most as many as are
@@ -108,24 +109,45 @@ def _dividing(stated: Stated, item: StatedLimit, able: list[int]) -> list[int]:
         quotients = item.amount[named][demand > 0] / demand[demand > 0]
         fitting = np.ceil(min(float(quotients.min()), MOST_REPLAYED + 1))
         pieces = int(stated.pieces.count[stated.pieces.of(j)].sum())
-        tasks = min(fitting, float(stated.problem.tasks[j]), _tasks_within(stated, item, j))
-        sizes.append((pieces * tasks, j, pieces * fitting))
+        sizes.append((pieces * min(fitting, float(stated.problem.tasks[j])), j, pieces, fitting))
+    if sum(size[0] for size in sizes) <= MOST_REPLAYED:
+        return able
+    limits = _limits_inside(stated, given, item)
+    sizes = [
+        (min(tasks, pieces * _tasks_within(stated, limits, j)), j, pieces, fitting)
+        for tasks, j, pieces, fitting in sizes
+    ]
     kept: list[int] = []
     together = most = 0.0
-    for tasks, j, fitting in sorted(sizes):
-        together, most = together + tasks, max(most, fitting)
+    for tasks, j, pieces, fitting in sorted(sizes):
+        together, most = together + tasks, max(most, pieces * fitting)
         if min(together, most * len(named)) > MOST_REPLAYED:
             break
         kept.append(j)
     return sorted(kept)
 
 
-def _tasks_within(stated: Stated, item: StatedLimit, j: int) -> float:
-    """Return how many tasks of a workload each of its limits on all servers of an amount leaves it."""
+def _limits_inside(stated: Stated, given: Guarantee, item: StatedLimit) -> list[StatedLimit]:
+    """Return the limits on all servers of a guarantee, of nodes that are below its node."""
+    problem = stated.problem
+    below = set(_groups_below(problem, given.node)) if given.scope == "group" else set()
+    return [
+        counted
+        for limit, counted in zip(problem.limits, stated.limits, strict=True)
+        if not (item.rows & ~counted.rows).any()
+        and (
+            limit.scope == "workload"
+            or (limit.scope == "tenant" and given.scope == "group")
+            or (limit.scope == "group" and limit.node in below)
+        )
+    ]
+
+
+def _tasks_within(stated: Stated, limits: list[StatedLimit], j: int) -> float:
+    """Return how many tasks of a workload each of some limits leaves it."""
     demand, tasks = stated.problem.demand[j], math.inf
-    for given, limit in zip(stated.problem.limits, stated.limits, strict=True):
-        covers = given.scope != "lend" and not (item.rows & ~limit.rows).any()
-        if limit.counted[j] and covers:
+    for limit in limits:
+        if limit.counted[j]:
             named = (limit.amount < np.inf) & (demand > 0)
             tasks = min(tasks, float(np.ceil(limit.amount[named] / demand[named]).min()))
     return tasks
@@ -170,7 +192,7 @@ def _guaranteed_pool(
         mine = [limit.amount for limit, counted in limits if counted[workloads[0]]]
         floor = _tasks_alone(stated, workloads[0], [given.amount, *mine])
         return Pool(None, stated.choice, workloads, item.rows, given.where, floor)
-    capacity = _capacity(problem, given, workloads, [limit for limit, _ in limits])
+    capacity = _capacity(stated, given, workloads, [limit for limit, _ in limits])
     used = capacity < np.inf
 
     def placed(scope: str, node: int, amount: FloatArray) -> tuple[Any, int, FloatArray]:
@@ -217,13 +239,15 @@ def _kept_inside(
 
 
 def _capacity(
-    problem: Problem, given: Guarantee, workloads: list[int], limits: list[Limit]
+    stated: Stated, given: Guarantee, workloads: list[int], limits: list[Limit]
 ) -> FloatArray:
     """Return what a guarantee's pool has of each resource (m,), inf for none of it.
 
     What only limits name is plentiful: twice what all tasks that the amount could serve would demand if
-    each of the named resources served those with most of it. No workload has its largest share of that.
+    each of the named resources served those with most of it. No workload has its largest share of that,
+    unless the amount could serve it so many tasks that they demand more than the servers have.
     """
+    problem = stated.problem
     named = given.amount < np.inf
     capacity = np.where(named, np.minimum(given.amount, LARGEST_AMOUNT), np.inf)
     for r in np.flatnonzero(~named).tolist():
@@ -236,7 +260,7 @@ def _capacity(
                 demand[n] / capacity[n] if capacity[n] > 0 else np.inf
                 for n in np.flatnonzero(named & (demand > 0))
             ]
-            plenty = max(plenty, float(demand[r] / max(parts)))
+            plenty = max(plenty, min(float(demand[r] / max(parts)), float(stated.totals[r])))
         if plenty > 0:
             capacity[r] = min(2.0 * named.sum() * plenty, LARGEST_AMOUNT)
         elif any(problem.demand[j, r] > 0 for j in workloads):

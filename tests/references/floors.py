@@ -47,7 +47,7 @@ MOST_DIVIDED = 5_000_000
 
 
 def dividing(problem, given, mine):
-    """The workloads of a pool of whole tasks: from the fewest tasks on, as long as few are possible."""
+    """Workloads with the fewest tasks, as many as together can have few enough whole tasks."""
     if len(mine) < 2:
         return mine
     named = [r for r, amount in enumerate(given.amount.tolist()) if amount < np.inf]
@@ -65,9 +65,16 @@ def dividing(problem, given, mine):
         )
         tasks = min([fitting, *([] if problem.tasks[j] == np.inf else [int(problem.tasks[j])])])
         rows = {row for row in range(problem.k) if matches(problem, given, row)}
+        below = groups_below(problem, given.node) if given.scope == "group" else ()
         for limit in problem.limits:
             on = {row for row in range(problem.k) if matches(problem, limit, row)}
-            if limit.scope != "lend" and is_below(problem, limit, j) and rows <= on:
+            inside = {
+                "workload": True,
+                "tenant": given.scope == "group",
+                "group": limit.node in below,
+                "lend": False,
+            }
+            if inside[limit.scope] and is_below(problem, limit, j) and rows <= on:
                 for r, amount in enumerate(limit.amount.tolist()):
                     if amount < np.inf and problem.demand[j, r]:
                         tasks = min(tasks, math.ceil(amount / problem.demand[j, r]))
@@ -132,7 +139,11 @@ def pool_of(problem, given, tree, pooled, *, whole=False):
     for r in set(range(problem.m)) - set(named.tolist()):
         if any(each.amount[r] < np.inf for each in limits) and any(problem.demand[mine, r]):
             most = [
-                problem.demand[j, r] / max(problem.demand[j, n] / given.amount[n] for n in named)
+                min(
+                    problem.demand[j, r]
+                    / max(problem.demand[j, n] / given.amount[n] for n in named),
+                    problem.totals[r],
+                )
                 for j in mine
                 if all(given.amount[n] or not problem.demand[j, n] for n in named)
             ]

@@ -1,4 +1,4 @@
-"""Guarantees of more whole tasks than are divided: who has no floor, and that others keep theirs."""
+"""Floors of guarantees that would be of more whole tasks than are divided."""
 
 from contextlib import contextmanager
 from dataclasses import replace
@@ -49,7 +49,7 @@ def unmet(answer):
 @pytest.mark.parametrize("policy", ["drf", "drfh"])
 @pytest.mark.parametrize("tasks", [INF, 6_000_000])
 def test_tiny_tasks_of_one_tenant_leave_the_others_their_floors(policy, tasks):
-    """The tasks would be 8,000,000 of one tenant; no decision succeeded with them."""
+    """No decision succeeded with 8,000,000 tasks of one tenant."""
     problem = of_a_group([[1e-5], [1]], 80, (tasks, INF))
     answer = solve(problem, policy, mode="indivisible")
     assert answer.floors.floor.tolist() == [0, 80, 0]
@@ -64,6 +64,20 @@ def test_tiny_tasks_that_a_limit_keeps_few_have_floors(scope):
     answer = solve(problem, "drfh", mode="indivisible")
     assert answer.floors.floor.tolist() == [1_000, 79, 0]
     assert (answer.tasks[0], unmet(answer)) == (1_000, [])
+    assert verify(problem, answer).valid
+
+
+def test_a_limit_that_does_not_apply_in_the_pool_leaves_its_tasks_too_many():
+    """The limit is of the guaranteed tenant itself, and keeps few tasks of the decision alone."""
+    problem = Problem.create(
+        resources=["gpu", "cpu"], capacity=[[100, 100]], tenants=["a"], workload_tenant=[0, 0],
+        workload_names=["x", "y"], demand=[[1e-5, 1], [1, 0]],
+        limits=[Limit("tenant", 0, np.array([INF, 1.0]))],
+        guarantees=[Guarantee("tenant", 0, np.array([80.0, INF]))],
+    )  # fmt: skip
+    answer = solve(problem, "drfh", mode="indivisible", time_limit=5)
+    assert answer.floors.floor.tolist() == [0, 80]
+    assert unmet(answer) == [(0.0, ["out_of_range"])]
     assert verify(problem, answer).valid
 
 

@@ -557,3 +557,18 @@ def test_one_workload_has_no_floor_beyond_a_limit_of_another_resource(mode):
     assert answer.floors.floor.tolist() == [6]
     assert guarantees_unmet(answer) == []
     assert verify(problem, answer).valid
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_tasks_of_an_odd_shape_leave_the_floors_of_others(mode):
+    """Alone they would need 10^9 GPUs for the guaranteed CPUs."""
+    problem = Problem.create(
+        resources=["gpu", "cpu"], capacity=[[8, 64]], server_count=[4], tenants=["a", "b"],
+        demand=[[0.01, 1], [8, 1e-6]], tasks=[INF, 1], groups=["h"], tenant_group=[0, 0],
+        limits=[Limit("tenant", 0, np.array([0.06, INF]))],
+        guarantees=[Guarantee("group", 0, np.array([INF, 40.0]))],
+    )  # fmt: skip
+    answer = solve(problem, "drfh", mode=mode)
+    assert answer.floors.floor[0] == pytest.approx(6)
+    assert guarantees_unmet(answer) == []
+    assert verify(problem, answer).valid
